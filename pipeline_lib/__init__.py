@@ -1,0 +1,1 @@
+"""Pure library of affinity-bench: methods, data, metrics and the plain runner."""
