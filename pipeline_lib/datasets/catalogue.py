@@ -1,0 +1,290 @@
+"""The catalogue: what datasets exist, from where, in which parts, and what each part must look like.
+
+One TOML file per dataset in ``data/catalogue``; its stem is the dataset's name. A declaration says
+
+- **what it is**: ``title``, ``kind`` (layout of its canonical Parquet, see `canonical`), ``licence``,
+  ``homepage``, ``sources`` (official addresses), ``citation``, ``traps`` (what goes wrong with it);
+- **where its files lie** under a data root: ``folders`` (alternatives, the first is the one imports
+  use) and ``aliases`` (other names a release gives the same file; accepted, and reported as a hint);
+- **how it is read**: ``reader.format`` (a key of `readers.READERS`) and ``reader.options``, which a
+  part may override;
+- **its parts**: for each a name such as ``fold1/train``, its files, and what is expected of it: rows,
+  queries, features, tags, label counts, range. What is not declared is not checked;
+- **variants** of a part: other releases of it, known to differ (a cut copy, a copy without document
+  ids), each with its own expectation, recognised by checksum or by its counts;
+- **versions**: the whole release again in another preparation (LETOR's ``NULL`` and ``MIN`` files);
+  the parts of version ``null`` are called ``null/fold1/train``.
+
+A part without files is made by its reader (bundled or generated data) from the options and a seed.
+
+To add a dataset: write its TOML; if its format is new, write a reader and enter it in `readers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline_lib.datasets.canonical import Kind
+from pipeline_lib.errors import InputError
+
+
+class _Declaration(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Expectation(_Declaration):
+    """What a part must look like; a field left out is not checked.
+
+    ``labels`` maps each label to its number of rows, ``minimum`` and ``maximum`` bound the features,
+    ``tag_entries`` is the number of ones in the tag table.
+    """
+
+    rows: int | None = Field(default=None, ge=1)
+    queries: int | None = Field(default=None, ge=1)
+    features: int | None = Field(default=None, ge=0)
+    tags: int | None = Field(default=None, ge=1)
+    tag_entries: int | None = Field(default=None, ge=0)
+    labels: dict[str, int] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def mismatches(self, counts: Mapping[str, Any]) -> list[str]:
+        """Each number that differs, as a phrase; ``counts`` is `canonical.Summary.as_dict`."""
+        found = []
+        for what in ("rows", "queries", "features", "tags", "tag_entries"):
+            declared, seen = getattr(self, what), counts.get(what, 0)
+            if declared is not None and declared != seen:
+                found.append(f"{what.replace('_', ' ')}: {seen:,} found, {declared:,} declared")
+        labels = counts.get("labels", {})
+        for label in sorted({*(self.labels or {}), *labels}) if self.labels is not None else ():
+            declared, seen = self.labels.get(label, 0), labels.get(label, 0)
+            if declared != seen:
+                found.append(f"rows with label {label}: {seen:,} found, {declared:,} declared")
+        low, high = counts.get("minimum"), counts.get("maximum")
+        if self.minimum is not None and low is not None and low < self.minimum:
+            found.append(
+                f"smallest feature value: {low:g} found, at least {self.minimum:g} declared"
+            )
+        if self.maximum is not None and high is not None and high > self.maximum:
+            found.append(
+                f"largest feature value: {high:g} found, at most {self.maximum:g} declared"
+            )
+        return found
+
+
+class FileSpec(_Declaration):
+    """A raw file of a part: its place below the folder (``*`` matches), and what it is to the reader."""
+
+    name: str
+    role: str = "data"
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+
+
+class Variant(_Declaration):
+    """A known release of a part that differs from the official one."""
+
+    name: str
+    note: str
+    expect: Expectation = Expectation()
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+
+
+class PartSpec(_Declaration):
+    """One part: its files, expectation, and what it changes of the dataset's reader."""
+
+    name: str = Field(pattern=r"^[a-z0-9_.-]+(/[a-z0-9_.-]+)*$")
+    files: tuple[FileSpec, ...] = ()
+    kind: Kind | None = None
+    options: dict[str, Any] = {}
+    expect: Expectation = Expectation()
+    variants: tuple[Variant, ...] = ()
+    note: str = ""
+
+
+class Version(_Declaration):
+    """The release in another preparation; ``expect`` replaces the range the parts declare."""
+
+    name: str = Field(pattern=r"^[a-z0-9_.-]+$")
+    title: str
+    folders: tuple[str, ...] = Field(min_length=1)
+    options: dict[str, Any] = {}
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class ReaderSpec(_Declaration):
+    """The format, and the options its reader is called with."""
+
+    format: str
+    options: dict[str, Any] = {}
+
+
+class Source(_Declaration):
+    """An official address; ``files`` says what is found there."""
+
+    url: str = Field(pattern="^https?://")
+    files: str = ""
+
+
+class DatasetSpec(_Declaration):
+    """The declaration of one dataset; see the module's description."""
+
+    name: str = Field(pattern="^[a-z0-9-]+$")
+    title: str
+    kind: Kind
+    licence: str
+    homepage: str = Field(pattern="^https?://")
+    sources: tuple[Source, ...] = ()
+    citation: str
+    folders: tuple[str, ...] = ()
+    aliases: dict[str, tuple[str, ...]] = {}
+    reader: ReaderSpec
+    parts: tuple[PartSpec, ...] = Field(min_length=1)
+    versions: tuple[Version, ...] = ()
+    traps: tuple[str, ...] = ()
+
+    def part_names(self) -> list[str]:
+        """All parts, those of the versions after the plain ones."""
+        plain = [part.name for part in self.parts]
+        return plain + [f"{version.name}/{part}" for version in self.versions for part in plain]
+
+    def part(self, name: str | None = None) -> Part:
+        """One part with everything that applies to it; the first one when no name is given.
+
+        Raises
+        ------
+        InputError
+            There is no such part; the sentence offers the nearest names.
+        """
+        name = self.parts[0].name if name is None else name.strip("/")
+        for version in (None, *self.versions):
+            prefix = f"{version.name}/" if version else ""
+            for spec in self.parts:
+                if prefix + spec.name == name:
+                    return _resolve(self, spec, version, name)
+        raise unknown(f"part of {self.name}", name, self.part_names())
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part as acquisition and ingestion use it: dataset, version and part merged."""
+
+    dataset: DatasetSpec
+    name: str
+    kind: Kind
+    folders: tuple[str, ...]
+    files: tuple[FileSpec, ...]
+    format: str
+    options: Mapping[str, Any]
+    expect: Expectation
+    variants: tuple[Variant, ...]
+
+    def judge(self, counts: Mapping[str, Any], digests: Iterable[str]) -> tuple[str, list[str]]:
+        """Compare what was read with what is declared.
+
+        Returns
+        -------
+        variant : str
+            ``official``, or the name of the declared variant the part turned out to be.
+        mismatches : list of str
+            Numbers that differ; empty when the part is what it is declared to be.
+        """
+        digests = set(digests)
+        for variant in self.variants:
+            if variant.sha256 in digests:
+                return variant.name, variant.expect.mismatches(counts)
+        mismatches = self.expect.mismatches(counts)
+        for variant in self.variants if mismatches else ():
+            if variant.sha256 is None and not variant.expect.mismatches(counts):
+                return variant.name, []
+        return "official", mismatches
+
+
+def _resolve(dataset: DatasetSpec, spec: PartSpec, version: Version | None, name: str) -> Part:
+    expect, variants, folders = spec.expect, spec.variants, dataset.folders
+    options = {**dataset.reader.options, **spec.options}
+    if version is not None:
+        # Another preparation keeps rows, queries and labels, and has its own range of values.
+        expect = expect.model_copy(update={"minimum": version.minimum, "maximum": version.maximum})
+        variants, folders = (), version.folders
+        options |= version.options
+    return Part(
+        dataset=dataset,
+        name=name,
+        kind=spec.kind or dataset.kind,
+        folders=folders,
+        files=spec.files,
+        format=dataset.reader.format,
+        options=options,
+        expect=expect,
+        variants=variants,
+    )
+
+
+def catalogue_dir() -> Path:
+    """The folder of declarations: beside the checkout, else inside the installed package."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package.parent / "data" / "catalogue", package / "_data" / "catalogue"):
+        if folder.is_dir():
+            return folder
+    raise InputError(
+        "the dataset catalogue is missing", path=package, remedy="reinstall affinity-bench"
+    )
+
+
+def names() -> list[str]:
+    """Names of all declared datasets, sorted."""
+    return sorted(path.stem for path in catalogue_dir().glob("*.toml"))
+
+
+def dataset_spec(name: str) -> DatasetSpec:
+    """The declaration of one dataset.
+
+    Raises
+    ------
+    InputError
+        No such dataset (the nearest names are offered), or its declaration is not valid.
+    """
+    known = names()
+    if name not in known:
+        raise unknown("dataset", name, known)
+    return _read_declaration(catalogue_dir() / f"{name}.toml")
+
+
+@cache
+def _read_declaration(path: Path) -> DatasetSpec:
+    try:
+        spec = DatasetSpec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not valid TOML ({error})", path=path) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise InputError(
+            f"{place}: {first['msg']}", path=path, expected="a dataset declaration"
+        ) from error
+    if spec.name != path.stem:
+        raise InputError(f"declares the name {spec.name!r}", path=path, expected=repr(path.stem))
+    repeated = {name for name in spec.part_names() if spec.part_names().count(name) > 1}
+    if repeated:
+        raise InputError(f"declares part {min(repeated)!r} more than once", path=path)
+    return spec
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name that does not exist, with the nearest existing ones."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return InputError(
+        f"unknown {what} {name!r}",
+        expected="one of " + ", ".join(known) if not near else None,
+        remedy="did you mean " + " or ".join(near) + "?" if near else None,
+    )
