@@ -1,0 +1,366 @@
+"""Adaptive neighbours: the graph that a method learns together with its scores or codes.
+
+The weights of point i are the row of S that minimises, for given distances d_ij >= 0::
+
+    sum_j (d_ij s_ij + gamma s_ij^2)   subject to   s_ij >= 0,  sum_j s_ij = 1,  s_ii = 0
+
+that is, the projection of ``-d_i / (2 gamma)`` onto the simplex. Ranking with adaptive neighbours and
+graph-regularised sparse coding alternate between this step and their own, with
+
+    d_ij = ||x_i - x_j||^2 + extra_ij,      extra_ij >= 0
+
+where only `extra` differs (``lam (f_i - f_j)^2``, ``(lam / alpha) ||e_i - e_j||^2 / 2``).
+
+Row i is solved over a *candidate list*: every point nearer to x_i than a radius r_i (squared). As
+extra is never negative, all others have d_ij >= r_i and get weight 0 as soon as the threshold eta_i
+of the projection satisfies ``-r_i / (2 gamma) <= eta_i``. Where it does, the row is exact over all
+n - 1 points; where it does not, the list is extended to radius ``-2 gamma eta_i``, which is always
+enough, because a longer list can only raise the threshold. Nothing of size n x n is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from pipeline_lib.errors import InputError
+from pipeline_lib.graphs.neighbors import (
+    NeighborGraph,
+    as_points,
+    nearest_in_database,
+    nearest_neighbors,
+)
+from pipeline_lib.graphs.simplex import project_ragged
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+PairCosts = Callable[[Ints, Ints], Floats]
+
+
+def initial_graph(
+    X: ArrayLike, n_neighbors: int, neighbors: NeighborGraph | None = None
+) -> tuple[sp.csr_array, float]:
+    """Initial adaptive-neighbour graph and its regularisation weight.
+
+    With k = `n_neighbors` and d_i1 <= d_i2 <= ... the squared distances from x_i to the other
+    points in ascending order::
+
+        s_ij    = (d_{i,k+1} - d_ij)_+ / (k d_{i,k+1} - sum_{h <= k} d_ih)
+        gamma_i = (k d_{i,k+1} - sum_{h <= k} d_ih) / 2,      gamma = mean_i gamma_i
+
+    s_i is the row that the S-step gives for gamma_i: exactly k neighbours.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+    n_neighbors : int
+        k, from 1 to n - 2 (the formula needs the neighbour k + 1).
+    neighbors : NeighborGraph, optional
+        Neighbours of X computed before, at least k + 1 a point.
+
+    Returns
+    -------
+    S : csr_array of shape (n, n)
+        Rows sum to one. A row whose k + 1 nearest points are equally far gets 1 / k on the k first.
+    gamma : float
+        0 when that holds for every row.
+
+    Raises
+    ------
+    InputError
+        If X is not a finite matrix or `n_neighbors` is out of range.
+
+    References
+    ----------
+    M. Li, L. Li, F. Nie, "Ranking with adaptive neighbors", 2017, equations (16)-(19).
+    """
+    points = as_points(X)
+    graph = _neighbors_for(points, n_neighbors, neighbors)
+    n, k = len(points), n_neighbors
+    weights, gammas = initial_weights(graph.sq_distances[:, : k + 1])
+    S = sp.csr_array(
+        (weights.ravel(), graph.indices[:, :k].ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)
+    )
+    S.eliminate_zeros()
+    S.sort_indices()
+    return S, float(gammas.mean())
+
+
+def initial_weights(sq_distances: Floats) -> tuple[Floats, Floats]:
+    """Weights of the first k of k + 1 ascending distances a row, and gamma_i, as `initial_graph`."""
+    k = sq_distances.shape[1] - 1
+    gaps = sq_distances[:, k:] - sq_distances[:, :k]
+    totals = gaps.sum(axis=1, keepdims=True)
+    weights = np.full_like(gaps, 1.0 / k)
+    np.divide(gaps, totals, out=weights, where=totals > 0)
+    return weights, 0.5 * totals[:, 0]
+
+
+def _neighbors_for(points: Floats, k: int, neighbors: NeighborGraph | None) -> NeighborGraph:
+    n = len(points)
+    if not 1 <= k <= n - 2:
+        raise InputError(
+            f"n_neighbors is {k} for {n} points",
+            expected=f"1 to {n - 2}" if n > 2 else "at least 3 points",
+        )
+    if neighbors is None:
+        return nearest_neighbors(points, min(n - 1, max(2 * k, k + 8)))
+    if neighbors.n_points != n:
+        raise InputError(
+            f"the neighbour graph has {neighbors.n_points} points, X has {n}",
+            remedy="build it from the same X",
+        )
+    if neighbors.n_neighbors < k + 1:
+        raise InputError(
+            f"the neighbour graph has {neighbors.n_neighbors} neighbours per point",
+            expected=f"at least n_neighbors + 1 = {k + 1}",
+        )
+    return neighbors
+
+
+@dataclass(frozen=True)
+class CandidateLists:
+    """Candidates of some points, one list after the other.
+
+    Attributes
+    ----------
+    indptr : ndarray of int64, shape (rows + 1,)
+    indices : ndarray of int64, shape (nnz,)
+        Points, by ascending distance within a list.
+    sq_distances : ndarray of shape (nnz,)
+    radius : ndarray of shape (rows,)
+        No point outside list r is nearer than this (squared); infinite when none is left out.
+    """
+
+    indptr: Ints
+    indices: Ints
+    sq_distances: Floats
+    radius: Floats
+
+    @property
+    def row_of(self) -> Ints:
+        return np.repeat(np.arange(len(self.radius)), np.diff(self.indptr))
+
+    def replace(self, rows: Ints, lists: CandidateLists) -> CandidateLists:
+        """The same lists with those of ascending `rows` exchanged."""
+        counts = np.diff(self.indptr)
+        counts[rows] = np.diff(lists.indptr)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        changed = np.zeros(len(counts), dtype=bool)
+        changed[rows] = True
+        new_entry = np.repeat(changed, counts)
+        old_entry = ~np.repeat(changed, np.diff(self.indptr))
+        indices = np.empty(indptr[-1], dtype=np.int64)
+        sq_distances = np.empty(indptr[-1])
+        indices[new_entry], indices[~new_entry] = lists.indices, self.indices[old_entry]
+        sq_distances[new_entry] = lists.sq_distances
+        sq_distances[~new_entry] = self.sq_distances[old_entry]
+        radius = self.radius.copy()
+        radius[rows] = lists.radius
+        return CandidateLists(indptr, indices, sq_distances, radius)
+
+
+class CandidatePool:
+    """Source of candidate lists of any radius, served from a neighbour graph where it reaches.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    graph : NeighborGraph
+        Exact nearest neighbours of the points. Rows asked for more are searched anew, and the longer
+        lists are kept.
+    """
+
+    def __init__(self, points: Floats, graph: NeighborGraph) -> None:
+        if not graph.exact:
+            raise InputError(
+                "the neighbour graph is approximate",
+                expected="an exact one: the certificate of adaptive neighbours rests on it",
+            )
+        self.points = points
+        self.graph = graph
+        self._longer: dict[int, tuple[Ints, Floats]] = {}
+
+    def first(self, n_candidates: int) -> CandidateLists:
+        """The `n_candidates` nearest points of every point, as complete lists of a local problem."""
+        n = self.graph.n_points
+        graph = self.graph.nearest(n_candidates)
+        return CandidateLists(
+            np.arange(0, n * n_candidates + 1, n_candidates),
+            graph.indices.ravel(),
+            graph.sq_distances.ravel(),
+            np.full(n, np.inf),
+        )
+
+    def within(self, rows: Ints, radii: Floats) -> CandidateLists:
+        """All points nearer than ``radii[r]`` (squared) to point ``rows[r]``, never an empty list."""
+        n, k = self.graph.n_points, self.graph.n_neighbors
+        stored = self.graph.sq_distances[rows]
+        beyond = (stored[:, -1] < radii) & (k < n - 1)
+        places = np.flatnonzero(beyond)
+        self._search(rows[places], radii[places])
+        searched = [self._longer[int(row)] for row in rows[places]]
+        # The nearest point is always a candidate, so that every row can be projected.
+        counts = np.maximum(np.count_nonzero(stored < radii[:, None], axis=1), 1)
+        counts[places] = [
+            np.searchsorted(distances, radius)
+            for (_, distances), radius in zip(searched, radii[places])
+        ]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        indices = np.empty(indptr[-1], dtype=np.int64)
+        sq_distances = np.empty(indptr[-1])
+        near = np.flatnonzero(~beyond)
+        taken = np.arange(k) < counts[near, None]
+        entries = np.repeat(~beyond, counts)
+        indices[entries] = self.graph.indices[rows[near]][taken]
+        sq_distances[entries] = stored[near][taken]
+        for place, (found, distances) in zip(places, searched):
+            part = slice(indptr[place], indptr[place + 1])
+            indices[part] = found[: counts[place]]
+            sq_distances[part] = distances[: counts[place]]
+        return CandidateLists(
+            indptr, indices, sq_distances, np.where(counts < n - 1, radii, np.inf)
+        )
+
+    def _search(self, rows: Ints, radii: Floats) -> None:
+        """Search the rows whose known list ends before the radius asked for, twice as far each time."""
+        n, size = self.graph.n_points, self.graph.n_neighbors
+        known = {row: self._longer[row][1] for row in map(int, rows) if row in self._longer}
+        short = np.array(
+            [
+                int(row) not in known
+                or (len(known[int(row)]) < n - 1 and known[int(row)][-1] < radius)
+                for row, radius in zip(rows, radii)
+            ],
+            dtype=bool,
+        )
+        rows, radii = rows[short], radii[short]
+        while len(rows):
+            size = min(2 * size, n - 1)
+            found, distances = nearest_in_database(
+                self.points[rows], self.points, size, exclude=rows
+            )
+            self._longer.update(zip(map(int, rows), zip(found, distances)))
+            if size == n - 1:
+                return
+            short = distances[:, -1] < radii
+            rows, radii = rows[short], radii[short]
+
+
+def effective_gamma(gamma: float, sq_distances: Floats) -> float:
+    """gamma, or the limit of a vanishing one when all its terms are zero.
+
+    gamma is 0 only if every point has its k + 1 nearest points at one distance. The S-step then
+    spreads the weight evenly over the nearest points: the limit for gamma -> 0, reached here with a
+    gamma far below the scale of the distances.
+    """
+    if gamma > 0:
+        return gamma
+    scale = float(sq_distances.max(initial=0.0))
+    return 1e-12 * scale if scale > 0 else 1.0
+
+
+class AdaptiveNeighbors:
+    """The S-step shared by the methods that learn a neighbour graph.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+    n_neighbors : int
+        k of `initial_graph`, which fixes gamma.
+    neighbors : NeighborGraph, optional
+        Exact neighbours of X computed before, at least k + 1 a point.
+    local : bool, default False
+        Keep only the k initial neighbours as candidates instead of all points.
+
+    Attributes
+    ----------
+    initial : csr_array of shape (n, n)
+        Initial graph.
+    gamma : float
+    graph : csr_array of shape (n, n)
+        The latest graph: the initial one until the first `update`.
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        n_neighbors: int,
+        *,
+        neighbors: NeighborGraph | None = None,
+        local: bool = False,
+    ) -> None:
+        points = as_points(X)
+        known = _neighbors_for(points, n_neighbors, neighbors)
+        self.initial, self.gamma = initial_graph(points, n_neighbors, known)
+        self.graph = self.initial
+        self.n_neighbors = n_neighbors
+        self.local = local
+        self.effective_gamma = effective_gamma(self.gamma, known.sq_distances[:, :n_neighbors])
+        self.pool = CandidatePool(points, known)
+        self.lists = self.pool.first(n_neighbors)
+        if not local:
+            radius = known.sq_distances[:, n_neighbors].copy()
+            self.lists = self.pool.within(np.arange(len(points)), radius)
+        self.thresholds: Floats | None = None
+
+    def update(self, extra: PairCosts | None = None) -> sp.csr_array:
+        """The graph that minimises the objective for the given extra distances.
+
+        Parameters
+        ----------
+        extra : callable, optional
+            ``extra(rows, cols)`` returns the non-negative extra distances of those pairs of
+            points, shape (len(rows),). Default: none.
+
+        Returns
+        -------
+        csr_array of shape (n, n)
+            Rows sum to one; exact over all points (`local`: over the initial neighbours).
+        """
+        n = self.graph.shape[0]
+        rows = np.arange(n)
+        lists, start = self.lists, self.thresholds
+        weights, thresholds = self._project(rows, lists, extra, start)
+        failing = uncertified(lists, thresholds, self.effective_gamma)
+        while len(failing):
+            radii = -2.0 * self.effective_gamma * thresholds[failing]
+            longer = self.pool.within(rows[failing], radii)
+            lists = lists.replace(failing, longer)
+            weights, thresholds = self._project(rows, lists, extra, thresholds)
+            failing = uncertified(lists, thresholds, self.effective_gamma)
+        self.lists, self.thresholds = lists, thresholds
+        self.graph = graph_of(weights, lists, n)
+        return self.graph
+
+    def _project(
+        self, rows: Ints, lists: CandidateLists, extra: PairCosts | None, start: Floats | None
+    ) -> tuple[Floats, Floats]:
+        row_of = lists.row_of
+        distances = lists.sq_distances
+        if extra is not None:
+            distances = distances + extra(rows[row_of], lists.indices)
+        return project_ragged(
+            distances / (-2.0 * self.effective_gamma), lists.indptr, start, row_of
+        )
+
+
+def graph_of(weights: Floats, lists: CandidateLists, n_columns: int) -> sp.csr_array:
+    """Sparse matrix of the positive weights of candidate lists."""
+    used = weights > 0
+    counts = np.add.reduceat(used, lists.indptr[:-1], dtype=np.int64)
+    graph = sp.csr_array(
+        (weights[used], lists.indices[used], np.concatenate([[0], np.cumsum(counts)])),
+        shape=(len(lists.radius), n_columns),
+    )
+    graph.sort_indices()
+    return graph
+
+
+def uncertified(lists: CandidateLists, thresholds: Floats, gamma: float) -> Ints:
+    """Rows in which a point outside the list could still get weight."""
+    return np.flatnonzero(lists.radius < -2.0 * gamma * thresholds)
