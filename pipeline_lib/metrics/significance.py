@@ -306,6 +306,8 @@ def _sorted_column(name: str, frame: pl.DataFrame, keys: list[str], metric: str)
 
 
 def _refuse_other_items(a: str, items_a: pl.DataFrame, b: str, items_b: pl.DataFrame) -> None:
+    if items_a.equals(items_b):
+        return
     rows_a, rows_b = set(items_a.rows()), set(items_b.rows())
     if rows_a == rows_b:
         return

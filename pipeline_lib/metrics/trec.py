@@ -99,7 +99,7 @@ def _listed_documents(
     if listed.shape[1] < length:
         repeated = int(np.setdiff1d(np.arange(length), first)[0])
         raise InputError(
-            f"document {documents[repeated]!r} is listed twice for query {queries[repeated]}",
+            f"document {str(documents[repeated])!r} is listed twice for query {queries[repeated]}",
             expected="document ids that are unique within a query",
         )
     return segments, documents
