@@ -1,0 +1,1 @@
+"""Prefect flows, the managed server, and the command line."""

@@ -51,7 +51,9 @@ class InputError(AffinityError, ValueError):
         super().__init__(self._sentence())
 
     def _sentence(self) -> str:
-        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
+        place = ":".join(
+            str(part) for part in (self.path, self.line, self.column) if part is not None
+        )
         sentence = f"{place}: {self.what}" if place else self.what
         if self.expected:
             sentence += f"; expected {self.expected}"

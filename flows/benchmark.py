@@ -1,0 +1,137 @@
+"""The benchmark flow: ingest -> features -> fit -> evaluate over all paths of a suite, then the report."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, runtime
+from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline_lib.environment import cpu_count, set_blas_threads
+from pipeline_lib.errors import InputError
+from pipeline_lib.execution import Outcome
+from pipeline_lib.home import resolve_home
+from pipeline_lib.progress import Progress
+from pipeline_lib.report.page import write_report
+from pipeline_lib.results import RunRecord
+from pipeline_lib.runner import Run
+from pipeline_lib.suites import load_suite, with_overrides
+from tasks.stages import BY_STAGE
+
+listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
+"""Who listens to the progress of flows started in this process (the command line does)."""
+
+
+class BenchmarkRequest(BaseModel):
+    """What to run; the form that Prefect's page shows."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    suite: str = Field("quickstart", description="Name of a suite, or path of a TOML file.")
+    home: str | None = Field(None, description="Home folder; default as on the command line.")
+    only: list[str] = Field([], description="Problems, methods or rows to keep; empty keeps all.")
+    dataset: str | None = Field(None, description="Dataset to use instead of the suite's.")
+    settings: dict[str, Any] = Field({}, description="Seed, repetitions or parameters to override.")
+    workers: int | None = Field(None, ge=1, description="Paths at once; default: processors.")
+    allow_mismatch: bool = Field(
+        False, description="Accept data that differ from their declaration."
+    )
+
+
+class PrefectExecutor:
+    """Carries stages out as Prefect task runs of the current flow."""
+
+    def __init__(self) -> None:
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+
+    def submit(self, key: Any, stage: str, name: str, call: Callable[..., Any], *args: Any) -> None:
+        """Submit the stage's task; ``call`` is what that task wraps."""
+        future = BY_STAGE[stage].submit(name, *args)
+
+        def done(finished: Any) -> None:
+            try:
+                self._outcomes.put(Outcome(key, value=finished.result()))
+            except BaseException as error:
+                self._outcomes.put(Outcome(key, error=error))
+
+        future.add_done_callback(done)
+
+    def next(self, timeout: float) -> Outcome | None:
+        """Return one outcome, or None when none arrives in time."""
+        try:
+            return self._outcomes.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+
+def task_runner(engine: str, workers: int, address: str | None = None) -> Any:
+    """Task runner of an engine.
+
+    Parameters
+    ----------
+    engine : {"threads", "processes", "dask"}
+        Threads share the process, and BLAS releases the interpreter's lock; processes pay some
+        seconds to start each and suit long trials; Dask reaches other machines.
+    workers : int
+        Task runs at once.
+    address : str, optional
+        Scheduler of a running Dask cluster; by default a local one is started.
+
+    Raises
+    ------
+    InputError
+        If the extra that the engine needs is not installed.
+    """
+    if engine == "threads":
+        return ThreadPoolTaskRunner(max_workers=workers)
+    if engine == "processes":
+        return ProcessPoolTaskRunner(max_workers=workers)
+    try:
+        from prefect_dask import DaskTaskRunner
+    except ImportError:
+        raise InputError(
+            "the engine dask needs the package prefect-dask",
+            remedy='pip install "affinity-bench[dask]"',
+        ) from None
+    if address is not None:
+        return DaskTaskRunner(address=address)
+    return DaskTaskRunner(cluster_kwargs={"n_workers": workers, "threads_per_worker": 1})
+
+
+@flow(
+    name="benchmark",
+    flow_run_name="{request.suite}",
+    persist_result=False,
+    validate_parameters=True,
+    log_prints=False,
+)
+def benchmark(request: BenchmarkRequest) -> str:
+    """Run a suite and write its report; returns the run's id."""
+    suite = with_overrides(
+        load_suite(request.suite),
+        only=request.only,
+        dataset=request.dataset,
+        settings=request.settings,
+    )
+    set_blas_threads(1)
+    record = Run(
+        suite,
+        resolve_home(request.home),
+        PrefectExecutor(),
+        workers=request.workers or cpu_count(),
+        allow_mismatch=request.allow_mismatch,
+        progress=listener.get(),
+        tags={"affinity.flow_run": str(runtime.flow_run.id)},
+    ).execute()
+    publish(record)
+    return record.id
+
+
+def publish(record: RunRecord) -> Path:
+    """Write the report of a run."""
+    return write_report(record)

@@ -1,0 +1,281 @@
+"""The command line, ``affinity``.
+
+Heavy libraries are imported inside the commands, so that help and listings answer at once. Every
+error a user can cause ends in one sentence on standard error and status 2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline_lib.errors import AffinityError, InputError
+
+app = typer.Typer(
+    name="affinity",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Reproducible benchmarks of methods that learn the affinity between items.",
+)
+list_app = typer.Typer(no_args_is_help=True, help="List methods, suites and datasets.")
+data_app = typer.Typer(no_args_is_help=True, help="See, import and describe datasets.")
+app.add_typer(list_app, name="list")
+app.add_typer(data_app, name="data")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="Home folder (default: $AFFINITY_HOME, or .affinity here)."),
+]
+
+_debug = False
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Take options that every command has."""
+    global _debug
+    _debug = debug
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(help="Name of a suite, or a TOML file.")] = "quickstart",
+    dataset: Annotated[
+        str | None, typer.Option(help="Dataset to use instead of the suite's own.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Problem, method or row to keep (repeat for several)."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: seed, repetitions, or a parameter."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Paths at once (default: processors).")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="threads, processes, dask, or plain (without Prefect).")
+    ] = "threads",
+    address: Annotated[
+        str | None, typer.Option(help="Scheduler of a running Dask cluster (engine dask).")
+    ] = None,
+    allow_mismatch: Annotated[
+        bool,
+        typer.Option("--allow-mismatch", help="Accept data that differ from their declaration."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the results.")] = False,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Run a suite: the results, a report, Parquet tables and an MLflow run."""
+    from flows.run import RunCommand, run_command
+
+    raise typer.Exit(
+        run_command(
+            RunCommand(
+                suite=suite,
+                dataset=dataset,
+                only=tuple(only or ()),
+                settings=parse_settings(settings or []),
+                workers=workers,
+                engine=engine,
+                address=address,
+                allow_mismatch=allow_mismatch,
+                quiet=quiet,
+                as_json=as_json,
+                home=home,
+            )
+        )
+    )
+
+
+@app.command()
+def report(
+    reference: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run id, prefix, or latest.")
+    ] = "latest",
+    home: HomeOption = None,
+) -> None:
+    """Write the report of a finished run again and print its path."""
+    from pipeline_lib.home import resolve_home
+    from pipeline_lib.report.page import write_report
+    from pipeline_lib.results import load_run
+
+    typer.echo(write_report(load_run(resolve_home(home), reference)))
+
+
+@list_app.command("methods")
+def list_methods(
+    kind: Annotated[str | None, typer.Option(help="Keep one problem kind.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List every registered method."""
+    from pipeline_lib import registry
+
+    if kind is not None:
+        registry.kind(kind)
+    rows = [
+        {
+            "name": spec.name,
+            "kind": spec.kind,
+            "summary": spec.summary,
+            "source": spec.source,
+            "unavailable": spec.skip(),
+        }
+        for spec in registry.methods()
+        if kind in (None, spec.kind)
+    ]
+    _print_rows(rows, ("kind", "name", "summary"), as_json)
+
+
+@list_app.command("suites")
+def list_suites(as_json: JsonOption = False) -> None:
+    """List the suites that come with the project."""
+    from pipeline_lib.suites import load_suite, suite_names
+
+    rows = []
+    for name in suite_names():
+        suite = load_suite(name)
+        rows.append(
+            {
+                "name": name,
+                "title": suite.title,
+                "summary": suite.summary,
+                "datasets": sorted({problem.dataset for problem in suite.problems}),
+            }
+        )
+    _print_rows(rows, ("name", "title"), as_json)
+
+
+@list_app.command("datasets")
+def list_datasets(as_json: JsonOption = False) -> None:
+    """List the datasets of the catalogue."""
+    from pipeline_lib.datasets import catalogue
+
+    rows = []
+    for name in catalogue.names():
+        spec = catalogue.dataset_spec(name)
+        rows.append(
+            {
+                "name": name,
+                "kind": spec.kind,
+                "title": spec.title,
+                "licence": spec.licence,
+                "parts": spec.part_names(),
+            }
+        )
+    _print_rows(rows, ("name", "kind", "title"), as_json)
+
+
+@data_app.command("status")
+def data_status(
+    name: Annotated[str | None, typer.Argument(help="One dataset.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which datasets are here, and where."""
+    from pipeline_lib.datasets import acquire, catalogue
+
+    if name is not None:
+        catalogue.dataset_spec(name)
+    rows = [dict(row) for row in acquire.status() if name in (None, row["name"])]
+    _print_rows(rows, ("name", "part", "state", "path"), as_json)
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="Dataset.")],
+    path: Annotated[Path, typer.Argument(help="Folder, file or archive that holds its files.")],
+    allow_mismatch: Annotated[
+        bool,
+        typer.Option("--allow-mismatch", help="Accept data that differ from their declaration."),
+    ] = False,
+) -> None:
+    """Check the files of a dataset and take them into data/raw."""
+    from pipeline_lib.datasets import acquire
+
+    for line in acquire.import_files(name, path, allow_mismatch=allow_mismatch):
+        typer.echo(line)
+
+
+@data_app.command("describe")
+def data_describe(
+    name: Annotated[str, typer.Argument(help="Dataset.")],
+    part: Annotated[str | None, typer.Argument(help="Part, such as fold1/train.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Describe a part of a dataset: counts, labels, queries, ranges."""
+    from pipeline_lib.datasets import acquire
+
+    facts = acquire.describe(name, part)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
+        return
+    width = max(len(key) for key in facts)
+    for key, value in facts.items():
+        shown = (
+            ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        )
+        typer.echo(f"{key.ljust(width)}  {shown}")
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Read ``NAME=VALUE`` pairs; values are TOML, and bare words are text.
+
+    Raises
+    ------
+    InputError
+        If a pair has no ``=``.
+    """
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f'--set "{pair}" cannot be read', expected="NAME=VALUE")
+        try:
+            settings[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[name.strip()] = text
+    return settings
+
+
+def _print_rows(rows: list[dict[str, Any]], shown: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for key in shown:
+        table.add_column(key, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if row.get(key) is None else str(row[key]) for key in shown))
+    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def main() -> None:
+    """Run the command line; errors that a user can cause become one sentence and status 2."""
+    try:
+        app()
+    except AffinityError as error:
+        if _debug:
+            traceback.print_exc()
+        else:
+            typer.echo(f"affinity: {error}", err=True)
+        raise SystemExit(error.exit_status) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Learning to rank in the pipeline: folds, feature maps, fits along C, LETOR evaluation."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from pipeline_lib import registry
+from pipeline_lib.artifacts import Artifact, ArtifactWriter
+from pipeline_lib.datasets.catalogue import dataset_spec
+from pipeline_lib.datasets.container import Dataset
+from pipeline_lib.errors import InputError
+from pipeline_lib.features.query_normalization import query_minmax
+from pipeline_lib.metrics.ranking import ranking_metrics
+from pipeline_lib.protocol import Data, FitLog, ProblemKind, write_evaluation
+from pipeline_lib.specs import FeatureStep, Parameters, PathSpec, StrictModel
+
+_ROLES = ("train", "vali", "test")
+
+
+class LearningToRank(ProblemKind):
+    """Ranking documents of a query by relevance; folds with training, validation and test parts.
+
+    The map of a kernel approximation is fitted once a path and its image of the training documents
+    shared along C; a solver that takes ``coef_init`` starts from the solution of the setting before.
+    """
+
+    name: ClassVar[str] = "ltr"
+    title: ClassVar[str] = "learning to rank"
+    item: ClassVar[str] = "query"
+
+    class Options(StrictModel):
+        """Options of a learning-to-rank problem.
+
+        Attributes
+        ----------
+        definitions : list
+            Metric definitions reported for the test part; the first one also serves selection.
+        normalize : {"none", "query-minmax"}
+            ``query-minmax`` scales each feature to [0, 1] within each query, as LETOR's
+            query-level normalised files are; ``none`` takes the files as they are.
+        """
+
+        definitions: list[Literal["letor3", "letor4", "standard"]] = Field(
+            default=["letor4", "standard"], min_length=1
+        )
+        normalize: Literal["none", "query-minmax"] = "none"
+
+    def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
+        """Raise `InputError` unless each split has its three parts."""
+        declared = dataset_spec(dataset)
+        for split in splits:
+            for role in _ROLES:
+                part = declared.part(f"{split}/{role}")
+                if part.kind != "ltr":
+                    raise InputError(
+                        f'the dataset "{dataset}" is no learning-to-rank data', path=path
+                    )
+
+    def parts(self, spec: PathSpec) -> dict[str, str]:
+        """Training, validation and test part of the split."""
+        return {role: f"{spec.split}/{role}" for role in _ROLES}
+
+    def features(self, spec: PathSpec) -> list[FeatureStep]:
+        """One step where the method has a feature map: the map, fitted on the training documents."""
+        method = registry.method(spec.method, self.name)
+        if method.feature_map is None:
+            return []
+        map_class = method.load_feature_map()
+        assert map_class is not None
+        params: Parameters = {
+            "feature_map": method.feature_map,
+            "params": {**_map_defaults(method), **spec.features},
+            "normalize": spec.options["normalize"],
+        }
+        if "random_state" in inspect.signature(map_class).parameters:
+            params["seed"] = spec.method_seed("feature map")
+        return [
+            FeatureStep(
+                name=map_class.__name__,
+                function="pipeline_lib.ltr.protocol:fit_feature_map",
+                params=params,
+                modules=(method.feature_map.partition(":")[0],),
+            )
+        ]
+
+    def fit(
+        self, spec: PathSpec, data: Data, features: Sequence[Artifact], out: ArtifactWriter
+    ) -> None:
+        """Fit along the settings; write each model's arrays and the values on the validation part."""
+        method = registry.method(spec.method, self.name)
+        solver = method.load_solver()
+        accepted = inspect.signature(solver).parameters
+        train, vali = self._ready(spec, data["train"]), self._ready(spec, data["vali"])
+        started = time.perf_counter()
+        mapped = _load_map(method, features)
+        train_X = train.X if mapped is None else mapped.transform(train.X)
+        shared = time.perf_counter() - started
+        vali_X = vali.X if mapped is None else mapped.transform(vali.X)
+        warm = "coef_init" in inspect.signature(solver.fit).parameters
+        log = FitLog()
+        coef: NDArray[np.float64] | None = None
+        for index in range(len(spec.settings)):
+            with log.trial(index) as record:
+                params = {**method.defaults, **spec.params, **spec.settings[index]}
+                if "random_state" in accepted:
+                    params["random_state"] = spec.method_seed("fit")
+                model = solver(**params)
+                begun = time.perf_counter()
+                extra = {"coef_init": coef} if warm and coef is not None else {}
+                model.fit(train_X, train.y, train.qid, **extra)
+                record.seconds = time.perf_counter() - begun
+                record.take(model)
+                record.validation = ranking_metrics(
+                    model.predict(vali_X),
+                    vali.y,
+                    vali.qid,
+                    definition=spec.options["definitions"][0],
+                )
+                coef = getattr(model, "coef_", None)
+                for name, values in model.get_state().items():
+                    out.array(f"model{index}.{name}", values)
+        log.write(out)
+        out.record(shared_seconds=shared)
+
+    def evaluate(
+        self,
+        spec: PathSpec,
+        index: int,
+        data: Data,
+        features: Sequence[Artifact],
+        fitted: Artifact,
+        out: ArtifactWriter,
+    ) -> None:
+        """Score the test part and measure it under each definition."""
+        method = registry.method(spec.method, self.name)
+        params = {**method.defaults, **spec.params, **spec.settings[index]}
+        prefix = f"model{index}."
+        state = {
+            name.removeprefix(prefix): fitted.array(name)
+            for name in fitted.array_names()
+            if name.startswith(prefix)
+        }
+        model = method.load_solver().from_state(params, state)  # type: ignore[attr-defined]
+        test = self._ready(spec, data["test"])
+        started = time.perf_counter()
+        mapped = _load_map(method, features)
+        scores = model.predict(test.X if mapped is None else mapped.transform(test.X))
+        seconds = time.perf_counter() - started
+        results = {
+            definition: ranking_metrics(scores, test.y, test.qid, definition=definition)
+            for definition in spec.options["definitions"]
+        }
+        predictions = pl.DataFrame({"qid": test.qid, "y": test.y, "score": scores})
+        if test.ids is not None:
+            predictions = predictions.with_columns(pl.Series("id", test.ids.astype(str)))
+        write_evaluation(out, results, seconds=seconds, predictions=predictions)
+
+    def _ready(self, spec: PathSpec, dataset: Dataset) -> Dataset:
+        return _normalised(dataset, spec.options["normalize"])
+
+
+def fit_feature_map(
+    params: Parameters, data: Data, previous: Artifact | None
+) -> Mapping[str, NDArray[Any]]:
+    """Fit a feature map on the training documents and return its arrays."""
+    train = _normalised(data["train"], params["normalize"])
+    arguments = dict(params["params"])
+    if "seed" in params:
+        arguments["random_state"] = params["seed"]
+    fitted = registry.load_object(params["feature_map"])(**arguments).fit(train.X)
+    state: Mapping[str, NDArray[Any]] = fitted.get_state()
+    return state
+
+
+def _load_map(method: registry.MethodSpec, features: Sequence[Artifact]) -> Any:
+    if not features:
+        return None
+    artifact = features[0]
+    arguments = dict(artifact.sidecar["spec"]["params"]["params"])
+    return method.load_feature_map().from_state(arguments, artifact.arrays())  # type: ignore[union-attr]
+
+
+def _map_defaults(method: registry.MethodSpec) -> Parameters:
+    """Map parameters that the method fixes (for example the kind of landmarks)."""
+    return {name: v for name, v in method.defaults.items() if name in method.map_parameters}
+
+
+def _normalised(dataset: Dataset, how: str) -> Dataset:
+    if how == "none":
+        return dataset
+    from dataclasses import replace
+
+    return replace(dataset, X=query_minmax(dataset.X, dataset.qid))

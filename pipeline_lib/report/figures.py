@@ -1,0 +1,133 @@
+"""Figures of the reports: one look for all, as SVG inside the page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito 2008), with markers beside them.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#8C6D1F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#777777",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "affinity-bench",
+}
+
+
+def figure(width: float = 7.0, height: float = 3.6) -> Figure:
+    """Make an empty figure (inches) in the common style; no global state of matplotlib is touched."""
+    with matplotlib.rc_context(_STYLE):
+        return Figure(figsize=(width, height), layout="constrained")
+
+
+def to_svg(drawn: Figure) -> str:
+    """Render a figure as an SVG element without XML declaration."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def lines(
+    x: Sequence[float],
+    series: dict[str, Sequence[float]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    bands: dict[str, tuple[ArrayLike, ArrayLike]] | None = None,
+) -> str:
+    """Draw one curve per series over common points."""
+    with matplotlib.rc_context(_STYLE):
+        drawn = figure()
+        axes = drawn.add_subplot()
+        for i, (label, values) in enumerate(series.items()):
+            colour = PALETTE[i % len(PALETTE)]
+            marker = MARKERS[i % len(MARKERS)]
+            axes.plot(x, values, color=colour, marker=marker, markersize=4, lw=1.4, label=label)
+            if bands and label in bands:
+                low, high = bands[label]
+                axes.fill_between(
+                    x, np.asarray(low), np.asarray(high), color=colour, alpha=0.12, lw=0
+                )
+        axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+        if log_x:
+            axes.set_xscale("log")
+        if log_y:
+            axes.set_yscale("log")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return to_svg(drawn)
+
+
+def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, log: bool = False) -> str:
+    """Draw horizontal bars with their values written beside them."""
+    with matplotlib.rc_context(_STYLE):
+        drawn = figure(7.0, 0.5 + 0.3 * len(labels))
+        axes = drawn.add_subplot()
+        positions = np.arange(len(labels))[::-1]
+        axes.barh(positions, values, color=PALETTE[0], height=0.62)
+        for position, value in zip(positions, values, strict=True):
+            axes.annotate(
+                f"{value:.3g}",
+                (value, position),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        axes.set_yticks(positions, labels)
+        axes.set_xlabel(xlabel)
+        axes.grid(axis="y", visible=False)
+        axes.margins(x=0.12)
+        if log:
+            axes.set_xscale("log")
+        return to_svg(drawn)
+
+
+def surface(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: ArrayLike,
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str,
+    chosen: tuple[int, int] | None = None,
+) -> str:
+    """Draw a grid of values as a heat map; ``chosen`` (row, column) is framed."""
+    grid = np.asarray(values, dtype=float)
+    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+        drawn = figure(1.6 + 0.44 * len(columns), 1.3 + 0.26 * len(rows))
+        axes = drawn.add_subplot()
+        image = axes.imshow(grid, aspect="auto", cmap="viridis", origin="lower")
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.set_title(title, fontsize=9)
+        if chosen is not None:
+            row, column = chosen
+            frame = matplotlib.patches.Rectangle(
+                (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#D55E00", lw=2.2
+            )
+            axes.add_patch(frame)
+        bar = drawn.colorbar(image, ax=axes, pad=0.02)
+        bar.outline.set_visible(False)
+        return to_svg(drawn)

@@ -1,0 +1,182 @@
+"""What a run leaves: results table, trials, values per item, manifest; how it is read again.
+
+Layout of ``<home>/runs/<run id>/`` (version 1):
+
+=====================  ============================================================================
+``manifest.json``      suite, paths, data digests, environment, status (see `Manifest`)
+``results.parquet``    one row for each row of a problem and each metric definition: `RESULT_COLUMNS`,
+                       then one column a metric
+``trials.parquet``     one row a trial: `TRIAL_COLUMNS`, then ``vali_<metric>`` columns
+``history.parquet``    objective history of the chosen trials
+``per_item/*.parquet`` one file a problem: the values that the means are made of
+``report.html``        the report
+``errors.log``         tracebacks of failed trials, when there are any
+=====================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline_lib.artifacts import write_text_atomically
+from pipeline_lib.errors import InputError
+from pipeline_lib.home import Home
+from pipeline_lib.suggest import unknown_name
+from pipeline_lib.suites import Suite
+
+LAYOUT_VERSION = 1
+
+RESULT_COLUMNS = (
+    "problem",
+    "kind",
+    "dataset",
+    "method",
+    "label",
+    "definition",
+    "splits",
+    "repetitions",
+    "items",
+    "params",
+    "fit_seconds",
+    "predict_seconds",
+    "headline",
+    "value",
+    "low",
+    "high",
+    "std",
+)
+"""Identity of a row, what was chosen, times in seconds (mean over splits and repetitions), and the
+headline metric with its bootstrap interval over items (95 %) and its standard deviation over splits and
+repetitions (null when there is one)."""
+
+TRIAL_COLUMNS = (
+    "problem",
+    "label",
+    "method",
+    "split",
+    "repetition",
+    "path",
+    "setting",
+    "params",
+    "selected",
+    "cached",
+    "seconds",
+    "objective",
+    "n_iter",
+    "converged",
+    "error",
+    "evaluation",
+)
+
+
+@dataclass
+class RunRecord:
+    """One run, finished or read again.
+
+    Attributes
+    ----------
+    id : str
+        Name of the run.
+    folder : Path
+        Where it stands.
+    suite : Suite
+        What was run.
+    status : str
+        ``running``, ``finished``, ``failed`` (some trials failed) or ``interrupted``.
+    results, trials, history : DataFrame
+    per_item : dict of DataFrame
+        By problem title.
+    manifest : dict
+    """
+
+    id: str
+    folder: Path
+    suite: Suite
+    status: str
+    results: pl.DataFrame = field(default_factory=pl.DataFrame)
+    trials: pl.DataFrame = field(default_factory=pl.DataFrame)
+    history: pl.DataFrame = field(default_factory=pl.DataFrame)
+    per_item: dict[str, pl.DataFrame] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def report(self) -> Path:
+        """Path of the HTML report."""
+        return self.folder / "report.html"
+
+    def save_tables(self) -> None:
+        """Write every table; each appears whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in ("results", "trials", "history"):
+            _write_parquet(self.folder / f"{name}.parquet", getattr(self, name))
+        for title, frame in self.per_item.items():
+            _write_parquet(self.folder / "per_item" / f"{title}.parquet", frame)
+
+    def save_manifest(self) -> None:
+        """Write the manifest."""
+        self.manifest["status"] = self.status
+        text = json.dumps(self.manifest, indent=2, ensure_ascii=False, sort_keys=True)
+        write_text_atomically(self.folder / "manifest.json", text + "\n")
+
+
+def load_run(home: Home, reference: str) -> RunRecord:
+    """Read a run by id, unique prefix of an id, or ``latest``.
+
+    Raises
+    ------
+    InputError
+        If no run, or more than one, answers to the reference.
+    """
+    folder = find_run(home, reference)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    record = RunRecord(
+        id=folder.name,
+        folder=folder,
+        suite=Suite.model_validate(manifest["suite"]),
+        status=manifest["status"],
+        manifest=manifest,
+    )
+    for name in ("results", "trials", "history"):
+        path = folder / f"{name}.parquet"
+        if path.is_file():
+            setattr(record, name, pl.read_parquet(path))
+    for path in sorted((folder / "per_item").glob("*.parquet")):
+        record.per_item[path.stem] = pl.read_parquet(path)
+    return record
+
+
+def find_run(home: Home, reference: str) -> Path:
+    """Folder of a run; see `load_run`."""
+    folders = {path.parent.name: path.parent for path in home.runs.glob("*/manifest.json")}
+    if not folders:
+        raise InputError(
+            "there are no runs yet", path=home.runs, remedy="start one with `affinity run`"
+        )
+    if reference == "latest":
+        return max(
+            folders.values(), key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns
+        )
+    if reference in folders:
+        return folders[reference]
+    matches = [folder for name, folder in sorted(folders.items()) if name.startswith(reference)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        shown = ", ".join(folder.name for folder in matches[:5])
+        raise InputError(
+            f'"{reference}" is the beginning of {len(matches)} runs ({shown})',
+            remedy="write more of it",
+        )
+    raise unknown_name("run", reference, folders)
+
+
+def _write_parquet(path: Path, frame: pl.DataFrame) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sibling = path.with_name(f".{path.name}.partial")
+    frame.write_parquet(sibling)
+    sibling.replace(path)

@@ -1,0 +1,617 @@
+"""Runs a suite: expands it into paths, carries their stages out, chooses, evaluates, records.
+
+One executor of paths for every way of running: `run_suite` calls the stages in threads of this process,
+the Prefect flow (`flows.benchmark`) hands in an executor whose calls are Prefect tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipeline_lib import registry, stages, suites
+from pipeline_lib.artifacts import Artifact, ArtifactRef, ArtifactStore
+from pipeline_lib.environment import cpu_count, environment_record, set_blas_threads
+from pipeline_lib.errors import AffinityError, TrialError
+from pipeline_lib.execution import Executor, Outcome, thread_executor
+from pipeline_lib.home import Home, resolve_home
+from pipeline_lib.progress import Counts, Progress, Silent
+from pipeline_lib.results import LAYOUT_VERSION, RunRecord
+from pipeline_lib.selection import Choice, choose
+from pipeline_lib.specs import Parameters, PathSpec
+from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
+from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
+from pipeline_lib.tracking import Tracker, TrialLog
+
+
+def run_suite(
+    suite: str | Path | Suite,
+    home: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    allow_mismatch: bool = False,
+    track: bool = True,
+    progress: Progress | None = None,
+) -> pl.DataFrame:
+    """Run a suite in this process and return its results table.
+
+    Parameters
+    ----------
+    suite : str, Path or Suite
+        Name of a suite that comes with the project, path of a TOML file, or a suite.
+    home : path, optional
+        Home folder; see `pipeline_lib.home.resolve_home`.
+    workers : int, optional
+        Paths worked on at once; by default the number of processors. BLAS gets one thread each.
+    allow_mismatch : bool
+        Accept data that differ from their declaration; the report says so.
+    track : bool
+        Whether to write to MLflow.
+    progress : Progress, optional
+        Listener.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row for each row of each problem and each metric definition; columns as in
+        `pipeline_lib.results.RESULT_COLUMNS`, then one for each metric.
+
+    Raises
+    ------
+    InputError
+        If the suite is wrong or its data are missing; nothing has been computed then.
+    """
+    chosen = suite if isinstance(suite, Suite) else suites.load_suite(suite)
+    count = workers or cpu_count()
+    set_blas_threads(1)
+    with thread_executor(count) as executor:
+        return (
+            Run(
+                chosen,
+                resolve_home(home),
+                executor,
+                workers=count,
+                allow_mismatch=allow_mismatch,
+                track=track,
+                progress=progress,
+            )
+            .execute()
+            .results
+        )
+
+
+@dataclass
+class _Path:
+    """A path on its way through the stages."""
+
+    planned: PlannedPath
+    ingested: stages.Refs = field(default_factory=dict)
+    features: list[ArtifactRef] = field(default_factory=list)
+    fitted: ArtifactRef | None = None
+    error: str | None = None
+    mlflow: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> PathSpec:
+        return self.planned.spec
+
+    @property
+    def title(self) -> str:
+        """Name for people: row, split, feature parameters."""
+        named = [self.planned.label, self.spec.split]
+        if self.spec.repetition:
+            named.append(f"#{self.spec.repetition}")
+        named += [f"{key}={_short(value)}" for key, value in self.spec.features.items()]
+        return " ".join(named)
+
+
+@dataclass
+class _Row:
+    """A row of a problem's table: its paths, and what is still to come of it."""
+
+    problem: int
+    entry: MethodEntry
+    paths: list[_Path]
+    waiting: int = 0
+    choices: list[Choice] = field(default_factory=list)
+    evaluations: dict[int, ArtifactRef] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Run:
+    """One run of a suite.
+
+    Parameters
+    ----------
+    suite : Suite
+    home : Home
+    executor : Executor
+        Carries out the stages.
+    workers : int
+        How many calls it carries out at once (for the record and the progress display).
+    allow_mismatch, track, progress
+        See `run_suite`.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        home: Home,
+        executor: Executor,
+        *,
+        workers: int = 1,
+        allow_mismatch: bool = False,
+        track: bool = True,
+        progress: Progress | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.suite = suite
+        self.home = home
+        self.executor = executor
+        self.workers = workers
+        self.allow_mismatch = allow_mismatch
+        self.progress: Progress = progress or Silent()
+        self.store = ArtifactStore(home.store)
+        self.tracker = Tracker(home) if track else None
+        self.tags = dict(tags or {})
+        self.rows: dict[tuple[int, str], _Row] = {}
+        self.ingested: dict[tuple[str, str], ArtifactRef] = {}
+        self.counts = Counts()
+        self.computed: set[tuple[str, str]] = set()
+        self.reused: set[tuple[str, str]] = set()
+        self.record = RunRecord(_new_id(suite.name), home.runs, suite, "running")
+        self.record.folder = home.runs / self.record.id
+
+    def execute(self) -> RunRecord:
+        """Run everything; the record returned is saved, its MLflow run ended, whatever happens.
+
+        Raises
+        ------
+        InputError
+            If data are missing or wrong: nothing has been computed then.
+        """
+        phases = suites.phases(self.suite)
+        self._check_data()
+        self.store.clean_temporary()
+        self.counts = replace(self.counts, total=self._total())
+        status = "interrupted"
+        self._begin()
+        try:
+            self.progress.stage("data")
+            self._ingest()
+            for number, phase in enumerate(phases):
+                self.progress.stage("fitting" if number == 0 else "fitting the winners")
+                self._work_through(phase)
+            failures = [path for row in self.rows.values() for path in row.paths if path.error]
+            failed_rows = [row for row in self.rows.values() if row.error]
+            status = "failed" if failures or failed_rows or self.counts.failed else "finished"
+        except AffinityError:
+            status = "failed"
+            raise
+        finally:
+            self._end(status)
+        return self.record
+
+    # -- stages ---------------------------------------------------------------------------------
+
+    def _check_data(self) -> None:
+        """Find every raw file before anything is computed."""
+        from pipeline_lib.datasets import acquire
+
+        for dataset, part in self._needed_parts():
+            acquire.source_digest(dataset, part)
+
+    def _needed_parts(self) -> list[tuple[str, str]]:
+        needed: dict[tuple[str, str], None] = {}
+        for index, problem in enumerate(self.suite.problems):
+            for planned in suites.expand(self.suite, index, problem.methods[0]):
+                for part in registry.kind(problem.kind).parts(planned.spec).values():
+                    needed[planned.spec.dataset, part] = None
+        return list(needed)
+
+    def _ingest(self) -> None:
+        parts = self._needed_parts()
+        for dataset, part in parts:
+            self.executor.submit(
+                (dataset, part),
+                "ingest",
+                f"{dataset} {part}",
+                stages.run_ingest,
+                self.store.root,
+                dataset,
+                part,
+                self.allow_mismatch,
+            )
+        for _ in parts:
+            outcome = self._next()
+            if outcome.error is not None:
+                raise outcome.error
+            self.ingested[outcome.key] = self._seen(outcome.value)
+        for dataset, part in parts:
+            self.record.manifest["data"][f"{dataset}/{part}"] = {
+                "digest": stages.content_digest(self.store, self.ingested[dataset, part]),
+                "info": self.store.open(self.ingested[dataset, part]).records.get("info"),
+            }
+
+    def _work_through(self, phase: Sequence[tuple[int, MethodEntry]]) -> None:
+        """Fit, choose and evaluate the rows of one phase."""
+        pending = 0
+        waiting_features: dict[str, list[tuple[_Row, int]]] = {}
+        for index, entry in phase:
+            row = self._plan_row(index, entry)
+            for position, path in enumerate(row.paths):
+                key = stages.features_key(path.spec)
+                if key in waiting_features:
+                    waiting_features[key].append((row, position))
+                    continue
+                waiting_features[key] = [(row, position)]
+                self.executor.submit(
+                    ("features", key),
+                    "features",
+                    path.title,
+                    stages.run_features,
+                    self.store.root,
+                    path.spec,
+                    path.ingested,
+                )
+                pending += 1
+        while pending:
+            outcome = self._next()
+            pending -= 1
+            if outcome.key[0] == "features":
+                pending += self._after_features(outcome, waiting_features[outcome.key[1]])
+            elif outcome.key[0] == "fit":
+                pending += self._after_fit(outcome)
+            else:
+                self._after_evaluate(outcome)
+
+    def _plan_row(self, index: int, entry: MethodEntry) -> _Row:
+        problem = self.suite.problems[index]
+        row = _Row(index, entry, [])
+        self.rows[index, entry.row] = row
+        reason = registry.method(entry.name, problem.kind).skip({"dataset": problem.dataset})
+        if reason is not None:
+            row.error = f"skipped: {reason}"
+            self.progress.notice(f"{entry.row} is skipped: {reason}")
+            return row
+        winner: Parameters | None = None
+        if entry.winners_of is not None:
+            source = self.rows[suites.winner_key(self.suite, index, entry.winners_of)]
+            if not source.choices:
+                row.error = f"no winner of {entry.winners_of} to take over"
+                self._notice_failure(f"{entry.row}: {row.error}")
+                return row
+            choice = source.choices[0]
+            chosen = source.paths[choice.path].spec
+            winner = {**chosen.trial(choice.setting)}
+        planned = suites.expand(
+            self.suite, index, entry, winner, allow_mismatch=self.allow_mismatch
+        )
+        for one in planned:
+            parts = registry.kind(problem.kind).parts(one.spec)
+            refs = {role: self.ingested[one.spec.dataset, part] for role, part in parts.items()}
+            row.paths.append(_Path(one, refs))
+        row.waiting = len(row.paths)
+        return row
+
+    def _after_features(self, outcome: Outcome, users: list[tuple[_Row, int]]) -> int:
+        submitted = 0
+        for row, position in users:
+            path = row.paths[position]
+            if outcome.error is not None:
+                submitted += self._fail_path(row, path, outcome.error)
+                continue
+            path.features = [self._seen(ref) for ref in outcome.value]
+            self.executor.submit(
+                ("fit", (row.problem, row.entry.row), position),
+                "fit",
+                path.title,
+                stages.run_fit,
+                self.store.root,
+                path.spec,
+                path.ingested,
+                path.features,
+            )
+            submitted += 1
+        return submitted
+
+    def _after_fit(self, outcome: Outcome) -> int:
+        _, key, position = outcome.key
+        row = self.rows[key]
+        path = row.paths[position]
+        if outcome.error is not None:
+            return self._fail_path(row, path, outcome.error)
+        path.fitted = self._seen(outcome.value)
+        fitted = self.store.open(path.fitted)
+        trials = fitted.table("trials")
+        failed = int(trials["error"].is_not_null().sum())
+        for setting, error in trials.select("setting", "error").iter_rows():
+            if error is not None:
+                self._notice_failure(f"{path.title} {_pairs(path.spec.settings[setting])}: {error}")
+        self._count(len(trials), cached=path.fitted.cached, failed=failed)
+        self._log_trials(path, fitted)
+        return self._path_done(row)
+
+    def _fail_path(self, row: _Row, path: _Path, error: BaseException) -> int:
+        if not isinstance(error, Exception):
+            raise error
+        path.error = _sentence(error)
+        self._notice_failure(f"{path.title}: {path.error}", error)
+        self._count(len(path.spec.settings), failed=len(path.spec.settings))
+        return self._path_done(row)
+
+    def _path_done(self, row: _Row) -> int:
+        """Choose and submit the evaluations once the last path of a row has come in."""
+        row.waiting -= 1
+        if row.waiting:
+            return 0
+        problem = self.suite.problems[row.problem]
+        fits = {
+            position: self.store.open(path.fitted)
+            for position, path in enumerate(row.paths)
+            if path.fitted is not None
+        }
+        try:
+            row.choices = choose([path.spec for path in row.paths], fits, problem.selection)
+        except TrialError as error:
+            row.error = str(error)
+            self._notice_failure(f"{row.entry.row}: {row.error}")
+            return 0
+        for choice in row.choices:
+            path = row.paths[choice.path]
+            self.executor.submit(
+                ("evaluate", (row.problem, row.entry.row), choice.path),
+                "evaluate",
+                path.title,
+                stages.run_evaluate,
+                self.store.root,
+                path.spec,
+                choice.setting,
+                path.ingested,
+                path.features,
+                path.fitted,
+            )
+        return len(row.choices)
+
+    def _after_evaluate(self, outcome: Outcome) -> None:
+        _, key, position = outcome.key
+        row = self.rows[key]
+        path = row.paths[position]
+        if outcome.error is not None:
+            if not isinstance(outcome.error, Exception):
+                raise outcome.error
+            row.error = _sentence(outcome.error)
+            self._notice_failure(f"{path.title}: {row.error}", outcome.error)
+            self._count(1, failed=1)
+            return
+        row.evaluations[position] = self._seen(outcome.value)
+        self._count(1, cached=outcome.value.cached)
+        self._log_evaluation(row, position)
+
+    # -- bookkeeping ----------------------------------------------------------------------------
+
+    def _next(self) -> Outcome:
+        while True:
+            outcome = self.executor.next(timeout=0.2)
+            if outcome is not None:
+                return outcome
+            self.progress.counts(self.counts)
+
+    def _seen(self, ref: ArtifactRef) -> ArtifactRef:
+        if ref.notice is not None:
+            self.progress.notice(ref.notice)
+        name = (ref.stage, ref.fingerprint)
+        if name not in self.computed:
+            (self.reused if ref.cached else self.computed).add(name)
+        return ref
+
+    def _count(self, units: int, *, cached: bool = False, failed: int = 0) -> None:
+        self.counts = replace(
+            self.counts,
+            done=self.counts.done + units,
+            cached=self.counts.cached + (units if cached else 0),
+            failed=self.counts.failed + failed,
+        )
+        self.progress.counts(self.counts)
+
+    def _total(self) -> int:
+        total = 0
+        for index, problem in enumerate(self.suite.problems):
+            for entry in problem.methods:
+                if registry.method(entry.name, problem.kind).skip({"dataset": problem.dataset}):
+                    continue
+                planned = suites.expand(self.suite, index, entry)
+                draws = {(p.spec.split, p.spec.repetition) for p in planned}
+                total += sum(len(p.spec.settings) for p in planned) + len(draws)
+        return total
+
+    def _notice_failure(self, sentence: str, error: BaseException | None = None) -> None:
+        self.progress.notice(f"failed: {sentence}")
+        self.record.folder.mkdir(parents=True, exist_ok=True)
+        with (self.record.folder / "errors.log").open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
+            if error is not None:
+                log.writelines(traceback.format_exception(error))
+
+    def _begin(self) -> None:
+        self.record.manifest = {
+            "version": LAYOUT_VERSION,
+            "run": self.record.id,
+            "suite": self.suite.model_dump(mode="json"),
+            "started": _now(),
+            "ended": None,
+            "pid": os.getpid(),
+            "workers": self.workers,
+            "allow_mismatch": self.allow_mismatch,
+            "environment": environment_record(),
+            "data": {},
+            "artifacts": [],
+            "home": str(self.home.root),
+        }
+        if self.tracker is not None:
+            environment = self.record.manifest["environment"]
+            self.record.manifest["mlflow"] = {
+                "uri": self.tracker.uri,
+                "run": self.tracker.start(
+                    self.suite.name,
+                    self.record.id,
+                    {"seed": self.suite.seed, "workers": self.workers},
+                    {
+                        "affinity.suite": self.suite.name,
+                        "affinity.run": self.record.id,
+                        "affinity.stage": "run",
+                        "affinity.code": str(environment["code"]["version"]),
+                        **self.tags,
+                    },
+                ),
+            }
+        self.record.save_manifest()
+
+    def _end(self, status: str) -> None:
+        """Save what there is, and leave no MLflow run marked as running."""
+        self.record.status = status
+        try:
+            summarise(self.record, [self._outcome(row) for row in self.rows.values()], self.store)
+            self.record.manifest["ended"] = _now()
+            self.record.manifest["computed"] = len(self.computed)
+            self.record.manifest["reused"] = len(self.reused)
+            self.record.manifest["artifacts"] = sorted(
+                f"{stage}/{name}" for stage, name in self.computed | self.reused
+            )
+            self.record.save_tables()
+            self.record.save_manifest()
+        finally:
+            if self.tracker is not None:
+                ended = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+                self.tracker.finish(ended[status])
+
+    def _outcome(self, row: _Row) -> RowOutcome:
+        evaluated = []
+        for choice in row.choices:
+            if choice.path in row.evaluations:
+                evaluated.append(
+                    EvaluatedPath(choice.path, choice.setting, row.evaluations[choice.path])
+                )
+        return RowOutcome(
+            problem=row.problem,
+            entry=row.entry,
+            specs=[path.spec for path in row.paths],
+            features=[path.features for path in row.paths],
+            fits=[path.fitted for path in row.paths],
+            errors=[path.error for path in row.paths],
+            evaluated=evaluated,
+        )
+
+    def _log_trials(self, path: _Path, fitted: Artifact) -> None:
+        if self.tracker is None:
+            return
+        spec = path.spec
+        validation = (
+            fitted.table("validation").group_by("setting").mean().sort("setting")
+            if "validation" in fitted.tables()
+            else None
+        )
+        history = fitted.table("history") if "history" in fitted.tables() else None
+        digest = ",".join(
+            stages.content_digest(self.store, ref) for _, ref in sorted(path.ingested.items())
+        )
+        for row in fitted.table("trials").iter_rows(named=True):
+            setting = row["setting"]
+            metrics = {
+                name: float(row[name])
+                for name in ("seconds", "objective", "n_iter")
+                if row[name] is not None
+            }
+            if validation is not None:
+                metrics |= _validation_metrics(validation.filter(pl.col("setting") == setting))
+            series = {}
+            if history is not None:
+                own = history.filter(pl.col("setting") == setting)
+                series = {
+                    f"{name}_history": part.sort("iteration")["value"].to_list()
+                    for (name,), part in own.group_by("key", maintain_order=True)
+                }
+            path.mlflow[setting] = self.tracker.log_trial(
+                TrialLog(
+                    name=f"{path.planned.label} · {spec.split}",
+                    params={
+                        "dataset": spec.dataset,
+                        "split": spec.split,
+                        "repetition": spec.repetition,
+                        "method": spec.method,
+                        **spec.trial(setting),
+                    },
+                    metrics=metrics,
+                    history=series,
+                    tags={
+                        "affinity.suite": self.suite.name,
+                        "affinity.run": self.record.id,
+                        "affinity.row": path.planned.label,
+                        "affinity.path": fitted.fingerprint,
+                        "affinity.dataset_digest": digest,
+                        "affinity.stage": "fit",
+                        "affinity.selected": "false",
+                        "affinity.cached": str(
+                            path.fitted is not None and path.fitted.cached
+                        ).lower(),
+                    },
+                    failed=row["error"],
+                )
+            )
+
+    def _log_evaluation(self, row: _Row, position: int) -> None:
+        path = row.paths[position]
+        if self.tracker is None:
+            return
+        setting = next(choice.setting for choice in row.choices if choice.path == position)
+        means = self.store.open(row.evaluations[position]).records["means"]
+        first, *others = means
+        metrics = dict(means[first])
+        for definition in others:
+            metrics |= {f"{definition}_{name}": value for name, value in means[definition].items()}
+        self.tracker.log_metrics(
+            metrics,
+            {"affinity.selected": "true", "affinity.stage": "evaluate"},
+            run=path.mlflow[setting],
+        )
+
+
+def _validation_metrics(means: pl.DataFrame) -> dict[str, float]:
+    if not len(means):
+        return {}
+    numeric = means.select(pl.selectors.numeric().exclude("setting"))
+    values: dict[str, Any] = numeric.row(0, named=True)
+    return {
+        f"vali_{name}": float(v) for name, v in values.items() if v is not None and name != "qid"
+    }
+
+
+def _new_id(suite: str) -> str:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{suite}-{stamp}-{uuid.uuid4().hex[:4]}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, AffinityError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _pairs(params: Parameters) -> str:
+    return " ".join(f"{key}={_short(value)}" for key, value in params.items())
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,35 @@
+"""Did-you-mean: the sentence for a name that does not exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline_lib.errors import InputError
+
+
+def unknown_name(
+    what: str, name: str, known: Iterable[str], *, path: str | Path | None = None
+) -> InputError:
+    """Make the error for an unknown name, with the closest known ones.
+
+    Parameters
+    ----------
+    what : str
+        What is named, for example ``method``.
+    name : str
+        The name given.
+    known : iterable of str
+        The names that exist.
+    path : path, optional
+        The file in which the name stands.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.5)
+    matches = [n for n in names if n.lower() in close]
+    if matches:
+        remedy = "did you mean " + " or ".join(f'"{match}"' for match in matches) + "?"
+    else:
+        remedy = f"known: {', '.join(names)}" if names else "there are none"
+    return InputError(f'unknown {what} "{name}"', path=path, remedy=remedy)

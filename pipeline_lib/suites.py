@@ -1,0 +1,419 @@
+"""Suites: TOML files that say what to benchmark, and how they expand into paths.
+
+A suite names problems; a problem names a dataset with its splits, the methods with their parameter
+grids, the protocol's options and the rule of selection. ``flows/suites/`` holds the suites of the
+papers' tables and ``quickstart``; any path to a TOML file of the same form works as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from pipeline_lib import registry
+from pipeline_lib.errors import InputError
+from pipeline_lib.specs import Parameters, PathSpec, StrictModel
+from pipeline_lib.suggest import unknown_name
+
+
+class Selection(StrictModel):
+    """How one trial is chosen among those of a method.
+
+    Attributes
+    ----------
+    metric : str
+        Metric whose mean decides; larger is better.
+    scope : {"all", "split"}
+        ``all``: one choice for all splits and repetitions, by the mean over them. ``split``: each split
+        and repetition chooses for itself.
+    """
+
+    metric: str
+    scope: Literal["all", "split"] = "all"
+
+
+class MethodEntry(StrictModel):
+    """One row of a results table: a method with its parameters and grid.
+
+    Attributes
+    ----------
+    name : str
+        Registered name.
+    label : str, optional
+        Name of the row; by default the method's.
+    params : dict
+        Fixed parameters.
+    grid : dict of lists
+        Parameters to choose among; every combination is a trial. Values are walked in the order given.
+    winners_of : str, optional
+        Label of another row (``problem/label`` for one of another problem) whose chosen trial this row
+        takes over, with ``params`` on top.
+    repetitions : int, optional
+        Repetitions of the random draws; by default the problem's.
+    """
+
+    name: str
+    label: str = ""
+    params: Parameters = {}
+    grid: dict[str, list[Any]] = {}
+    winners_of: str | None = None
+    repetitions: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _complete(self) -> MethodEntry:
+        for name, values in self.grid.items():
+            if not values:
+                raise ValueError(f"the grid of {name} is empty")
+        if self.winners_of and self.grid:
+            raise ValueError("winners_of and grid exclude each other")
+        return self
+
+    @property
+    def row(self) -> str:
+        """Label of the row."""
+        return self.label or self.name
+
+
+class Problem(StrictModel):
+    """One dataset under one protocol, with the methods compared on it."""
+
+    name: str = ""
+    kind: str
+    dataset: str
+    splits: list[str] = Field(min_length=1)
+    repetitions: int = Field(default=1, ge=1)
+    headline: str
+    options: Parameters = {}
+    selection: Selection | None = None
+    published: str | None = None
+    methods: list[MethodEntry] = Field(min_length=1)
+
+    @property
+    def title(self) -> str:
+        """Name of the problem within its suite."""
+        return self.name or self.dataset
+
+
+class Suite(StrictModel):
+    """A benchmark, said completely."""
+
+    version: Literal[1] = 1
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    title: str
+    summary: str = ""
+    seed: int = Field(default=0, ge=0)
+    problems: list[Problem] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class PlannedPath:
+    """A path with the place of its results: which problem and which row of its table."""
+
+    problem: int
+    label: str
+    spec: PathSpec
+
+
+def suite_names() -> list[str]:
+    """Names of the suites that come with the project."""
+    folder = resources.files("flows") / "suites"
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def load_suite(name_or_path: str | Path) -> Suite:
+    """Read a suite by name or from a TOML file.
+
+    Raises
+    ------
+    InputError
+        If there is no such suite or file, or a key, a value, a method or a parameter in it is wrong;
+        the sentence names the place and, for a misspelling, the closest known name.
+    """
+    given = str(name_or_path)
+    if given.endswith(".toml") or "/" in given:
+        path = Path(given)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise InputError("no such suite file", path=path) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the suite file cannot be read ({error})", path=path) from None
+    else:
+        if given not in suite_names():
+            raise unknown_name("suite", given, suite_names())
+        path = Path(str(resources.files("flows") / "suites" / f"{given}.toml"))
+        text = path.read_text(encoding="utf-8")
+    return parse_suite(text, path=path)
+
+
+def parse_suite(text: str, *, path: str | Path | None = None) -> Suite:
+    """Read a suite from TOML text; see `load_suite`."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not valid TOML: {error}", path=path) from None
+    try:
+        suite = Suite.model_validate(values)
+    except ValidationError as error:
+        raise _suite_error(error, path) from None
+    _check(suite, path)
+    return suite
+
+
+def with_overrides(
+    suite: Suite,
+    *,
+    only: Sequence[str] = (),
+    dataset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Suite:
+    """Narrow or change a suite from the command line.
+
+    Parameters
+    ----------
+    suite : Suite
+    only : sequence of str
+        Problem titles, method names or row labels to keep; empty keeps all.
+    dataset : str, optional
+        Dataset to use instead of the problem's own (suites with one problem).
+    settings : mapping, optional
+        ``seed``, ``repetitions``, or parameter values (fixed for every method that has the parameter).
+
+    Raises
+    ------
+    InputError
+        If a name matches nothing.
+    """
+    body = suite.model_dump()
+    if dataset is not None:
+        if len(body["problems"]) != 1:
+            raise InputError(
+                f"--dataset needs a suite with one problem, {suite.name} has {len(body['problems'])}",
+                remedy="name a problem with --only as well" if not only else None,
+            )
+        body["problems"][0]["dataset"] = dataset
+    for name in only:
+        names = {p.title for p in suite.problems} | {
+            n for p in suite.problems for m in p.methods for n in (m.name, m.row)
+        }
+        if name not in names:
+            raise unknown_name("problem or method of this suite", name, names)
+    if only:
+        body["problems"] = _keep(body["problems"], set(only))
+    for name, value in (settings or {}).items():
+        _set(body, name, value)
+    try:
+        changed = Suite.model_validate(body)
+    except ValidationError as error:
+        raise _suite_error(error, None) from None
+    _check(changed, None)
+    return changed
+
+
+def _keep(problems: list[dict[str, Any]], only: set[str]) -> list[dict[str, Any]]:
+    kept = []
+    for problem in problems:
+        if (problem["name"] or problem["dataset"]) in only:
+            kept.append(problem)
+            continue
+        rows = [
+            m for m in problem["methods"] if m["name"] in only or (m["label"] or m["name"]) in only
+        ]
+        needed = {m["winners_of"] for m in rows if m["winners_of"]}
+        rows = [m for m in problem["methods"] if m in rows or (m["label"] or m["name"]) in needed]
+        if rows:
+            kept.append({**problem, "methods": rows})
+    return kept
+
+
+def _set(body: dict[str, Any], name: str, value: Any) -> None:
+    if name == "seed":
+        body["seed"] = value
+        return
+    used = False
+    for problem in body["problems"]:
+        if name == "repetitions":
+            problem["repetitions"], used = value, True
+            continue
+        if name in problem["options"]:
+            problem["options"][name], used = value, True
+            continue
+        for entry in problem["methods"]:
+            if name not in registry.method(entry["name"], problem["kind"]).parameters():
+                continue
+            used = True
+            entry["grid"].pop(name, None)
+            if isinstance(value, list):
+                entry["grid"][name] = value
+                entry["params"].pop(name, None)
+            else:
+                entry["params"][name] = value
+    if not used:
+        known = {"seed", "repetitions"} | {
+            parameter
+            for problem in body["problems"]
+            for entry in problem["methods"]
+            for parameter in registry.method(entry["name"], problem["kind"]).parameters()
+        }
+        raise unknown_name("setting", name, known)
+
+
+def expand(
+    suite: Suite,
+    index: int,
+    entry: MethodEntry,
+    winner: Parameters | None = None,
+    *,
+    allow_mismatch: bool = False,
+) -> list[PlannedPath]:
+    """Expand one row of a problem into its paths.
+
+    Parameters
+    ----------
+    suite : Suite
+    index : int
+        Which problem.
+    entry : MethodEntry
+        Which row of it.
+    winner : dict, optional
+        The chosen parameters of the row named by ``winners_of``.
+    allow_mismatch : bool
+        Passed on to the data stage.
+
+    Returns
+    -------
+    list of PlannedPath
+        One for each split, repetition and setting of the feature map, in a fixed order.
+    """
+    problem = suite.problems[index]
+    method = registry.method(entry.name, problem.kind)
+    fixed = {**(winner or {}), **entry.params}
+    on_map = [name for name in entry.grid if name in method.map_parameters]
+    walked = [name for name in entry.grid if name not in method.map_parameters]
+    maps = [
+        dict(zip(on_map, values)) for values in itertools.product(*(entry.grid[n] for n in on_map))
+    ]
+    settings = tuple(
+        dict(zip(walked, values)) for values in itertools.product(*(entry.grid[n] for n in walked))
+    )
+    map_fixed = {n: v for n, v in fixed.items() if n in method.map_parameters}
+    fit_fixed = {n: v for n, v in fixed.items() if n not in method.map_parameters}
+    options = registry.kind(problem.kind).check_options(problem.options)
+    repetitions = entry.repetitions or problem.repetitions
+    return [
+        PlannedPath(
+            index,
+            entry.row,
+            PathSpec(
+                kind=problem.kind,
+                dataset=problem.dataset,
+                split=split,
+                repetition=repetition,
+                method=entry.name,
+                features={**map_fixed, **features},
+                params=fit_fixed,
+                settings=settings,
+                options=options,
+                seed=suite.seed,
+                allow_mismatch=allow_mismatch,
+            ),
+        )
+        for split in problem.splits
+        for repetition in range(repetitions)
+        for features in maps
+    ]
+
+
+def phases(suite: Suite) -> list[list[tuple[int, MethodEntry]]]:
+    """Order the rows so that each comes after the row whose winner it takes over."""
+    rows = [(i, entry) for i, problem in enumerate(suite.problems) for entry in problem.methods]
+    done: set[tuple[int, str]] = set()
+    ordered: list[list[tuple[int, MethodEntry]]] = []
+    while rows:
+        ready = [
+            (i, entry)
+            for i, entry in rows
+            if entry.winners_of is None or winner_key(suite, i, entry.winners_of) in done
+        ]
+        if not ready:
+            raise InputError(
+                f'the rows of suite "{suite.name}" take winners from each other in a circle'
+            )
+        ordered.append(ready)
+        done.update((i, entry.row) for i, entry in ready)
+        rows = [row for row in rows if row not in ready]
+    return ordered
+
+
+def winner_key(suite: Suite, index: int, reference: str) -> tuple[int, str]:
+    """Resolve ``label`` or ``problem/label`` to a problem's index and a row's label."""
+    labels = {entry.row for entry in suite.problems[index].methods}
+    if reference in labels:
+        return index, reference
+    title, _, label = reference.partition("/")
+    for i, problem in enumerate(suite.problems):
+        if problem.title == title and label in {entry.row for entry in problem.methods}:
+            return i, label
+    known = labels | {f"{p.title}/{m.row}" for p in suite.problems for m in p.methods}
+    raise unknown_name("row in winners_of", reference, known)
+
+
+def _check(suite: Suite, path: str | Path | None) -> None:
+    titles = [problem.title for problem in suite.problems]
+    if len(set(titles)) != len(titles):
+        raise InputError(
+            "two problems of the suite have one name", path=path, remedy="give each a name"
+        )
+    for i, problem in enumerate(suite.problems):
+        protocol = registry.kind(problem.kind)
+        protocol.check_options(problem.options, path=path)
+        protocol.check_data(problem.dataset, problem.splits, path=path)
+        rows = [entry.row for entry in problem.methods]
+        if len(set(rows)) != len(rows):
+            raise InputError(
+                f'two rows of problem "{problem.title}" have one label',
+                path=path,
+                remedy="give each a label",
+            )
+        for entry in problem.methods:
+            method = registry.method(entry.name, problem.kind, path=path)
+            if method.skip() is None:
+                method.check(entry.params, path=path)
+                for name, values in entry.grid.items():
+                    for value in values:
+                        method.check({name: value}, path=path)
+            if entry.winners_of is not None:
+                winner_key(suite, i, entry.winners_of)
+            trials = 1
+            for values in entry.grid.values():
+                trials *= len(values)
+            if trials > 1 and problem.selection is None:
+                raise InputError(
+                    f'"{entry.row}" has a grid but problem "{problem.title}" has no selection',
+                    path=path,
+                    remedy="add a [problems.selection] table with the metric to choose by",
+                )
+    phases(suite)
+
+
+def _suite_error(error: ValidationError, path: str | Path | None) -> InputError:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known: set[str] = set()
+        for model in (Suite, Problem, MethodEntry, Selection):
+            known |= set(model.model_fields)
+        return unknown_name("suite key", place.rpartition(".")[2], known, path=path)
+    message = first["msg"].removeprefix("Value error, ")
+    return InputError(f"{place}: {message[0].lower()}{message[1:]}", path=path)

@@ -1,0 +1,267 @@
+"""MLflow tracking: one experiment a suite, one parent run a run, one child a trial.
+
+The client is used with explicit run ids throughout: the fluent interface's active run is per thread
+and follows environment variables. A trial is logged in one batch. Values that are not finite are left
+out, and the run is tagged with their names, because NaN breaks pages and infinity is stored as 1.8e308.
+
+Names (documented and versioned with the project):
+
+==================  ===============================================================================
+experiment          the suite's name
+parent run          the run's id; tags ``affinity.suite``, ``affinity.run``, ``affinity.code``
+child run           ``<row> · <split>``; parameters of the trial under their plain names, ``dataset``,
+                    ``split``, ``method``; metrics of the validation side prefixed ``vali_``, of the
+                    test side plain; tags ``affinity.path``, ``affinity.dataset_digest``,
+                    ``affinity.stage``, ``affinity.selected``, ``affinity.cached``
+==================  ===============================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from pipeline_lib.errors import InputError
+from pipeline_lib.home import Home
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_PARENT = "mlflow.parentRunId"
+_PARAMETER_LENGTH = 6000
+_BATCH = 1000  # the server's limit of metrics in one batch
+
+
+@dataclass
+class TrialLog:
+    """What is logged of one trial.
+
+    Attributes
+    ----------
+    name : str
+        Name of the child run.
+    params : mapping
+        Parameters.
+    metrics : mapping
+        Final values.
+    history : mapping
+        Series of values, one per iteration.
+    tags : mapping
+        Tags.
+    failed : str, optional
+        The error of a trial that failed.
+    """
+
+    name: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float | None]
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    failed: str | None = None
+
+
+class Tracker:
+    """Writes one run to MLflow.
+
+    Parameters
+    ----------
+    home : Home
+        Holds the local store, used unless ``MLFLOW_TRACKING_URI`` is set.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or local_uri(home)
+        self.local = "MLFLOW_TRACKING_URI" not in os.environ
+        self._client: MlflowClient | None = None
+        self.experiment = ""
+        self.run = ""
+
+    @property
+    def client(self) -> MlflowClient:
+        """The client, made at first use (importing MLflow takes seconds)."""
+        if self._client is None:
+            _silence()
+            from mlflow import MlflowClient
+
+            _silence_loggers()
+
+            self._client = MlflowClient(tracking_uri=self.uri)
+        return self._client
+
+    def start(
+        self, suite: str, run_name: str, params: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> str:
+        """Make the experiment if needed and start the parent run; returns its id.
+
+        Raises
+        ------
+        InputError
+            If the tracking server cannot be reached.
+        """
+        try:
+            # The first opening of a database makes its tables, which races between processes.
+            with self.home.lock("mlflow"):
+                self.experiment = self._experiment(suite)
+                self._close_orphans()
+                everything = {**tags, "affinity.pid": str(os.getpid()), "mlflow.runName": run_name}
+                run = self.client.create_run(self.experiment, tags=everything, run_name=run_name)
+        except Exception as error:
+            raise InputError(
+                f"the MLflow tracking store {self.uri} cannot be used ({_first_line(error)})",
+                remedy="check MLFLOW_TRACKING_URI, or unset it to use the local store",
+            ) from error
+        self.run = run.info.run_id
+        self._batch(self.run, params, {}, {}, {})
+        return self.run
+
+    def log_trial(self, trial: TrialLog) -> str:
+        """Log a trial as a finished child run; returns its id."""
+        tags = {_PARENT: self.run, **trial.tags}
+        with self.home.lock("mlflow"):
+            child = self.client.create_run(
+                self.experiment, tags=tags, run_name=trial.name
+            ).info.run_id
+            self._batch(child, trial.params, trial.metrics, trial.history, {})
+            if trial.failed is not None:
+                self.client.set_tag(child, "affinity.error", trial.failed[:5000])
+            self.client.set_terminated(child, "FAILED" if trial.failed else "FINISHED")
+        return str(child)
+
+    def log_metrics(
+        self,
+        metrics: Mapping[str, float | None],
+        tags: Mapping[str, str] | None = None,
+        *,
+        run: str | None = None,
+    ) -> None:
+        """Add metrics and tags to a run (default: the parent)."""
+        with self.home.lock("mlflow"):
+            self._batch(run or self.run, {}, metrics, {}, tags or {})
+
+    def log_files(self, paths: Sequence[Path]) -> None:
+        """Attach files to the parent run."""
+        for path in paths:
+            self.client.log_artifact(self.run, str(path))
+
+    def finish(self, status: str) -> None:
+        """End the parent run: ``FINISHED``, ``FAILED`` or ``KILLED``."""
+        if self.run:
+            with self.home.lock("mlflow"):
+                self.client.set_terminated(self.run, status)
+
+    def url(self) -> str:
+        """Where the run can be looked at."""
+        if self.local:
+            return f"mlflow ui --backend-store-uri '{self.uri}'"
+        return f"{self.uri}/#/experiments/{self.experiment}/runs/{self.run}"
+
+    def _experiment(self, suite: str) -> str:
+        found = self.client.get_experiment_by_name(suite)
+        if found is not None:
+            if found.lifecycle_stage == "deleted":
+                self.client.restore_experiment(found.experiment_id)
+            return str(found.experiment_id)
+        location = None
+        if self.local:
+            self.home.mlflow_artifacts.mkdir(parents=True, exist_ok=True)
+            location = f"{self.home.mlflow_artifacts.as_uri()}/{suite}"
+        return str(self.client.create_experiment(suite, artifact_location=location))
+
+    def _close_orphans(self) -> None:
+        """End the runs of processes that were killed: they stand as running for ever otherwise."""
+        if not self.local:
+            return
+        query = "attributes.status = 'RUNNING'"
+        for run in self.client.search_runs([self.experiment], filter_string=query, max_results=200):
+            pid = run.data.tags.get("affinity.pid") or self._parent_pid(run)
+            if pid is None or not pid.isdigit() or not _alive(int(pid)):
+                self.client.set_terminated(run.info.run_id, "KILLED")
+
+    def _parent_pid(self, run: Any) -> str | None:
+        parent = run.data.tags.get(_PARENT)
+        if parent is None:
+            return None
+        with suppress(Exception):
+            return str(self.client.get_run(parent).data.tags.get("affinity.pid"))
+        return None
+
+    def _batch(
+        self,
+        run: str,
+        params: Mapping[str, Any],
+        metrics: Mapping[str, float | None],
+        history: Mapping[str, Sequence[float]],
+        tags: Mapping[str, str],
+    ) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        now = int(time.time() * 1000)
+        points = []
+        skipped = []
+        for name, value in metrics.items():
+            if value is None or not math.isfinite(value):
+                skipped.append(name)
+                continue
+            points.append(Metric(name, float(value), now, 0))
+        for name, values in history.items():
+            finite = [(step, v) for step, v in enumerate(values) if math.isfinite(v)]
+            points.extend(Metric(name, float(v), now, step) for step, v in finite)
+        pairs = [Param(name, _text(value)) for name, value in params.items()]
+        marks = [RunTag(name, value) for name, value in tags.items()]
+        if skipped:
+            marks.append(RunTag("affinity.not_finite", ", ".join(skipped)))
+        for start in range(0, max(len(points), 1), _BATCH - 100):
+            self.client.log_batch(
+                run,
+                metrics=points[start : start + _BATCH - 100],
+                params=pairs if start == 0 else [],
+                tags=marks if start == 0 else [],
+                synchronous=True,
+            )
+
+
+def local_uri(home: Home) -> str:
+    """Address of the local MLflow store; characters with a meaning in addresses are escaped."""
+    return "sqlite:///" + quote(str(home.mlflow_database))
+
+
+def _silence() -> None:
+    """Keep MLflow from reporting home, and from logging its own set-up to the user's terminal."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("DO_NOT_TRACK", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+
+
+def _silence_loggers() -> None:
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)[:_PARAMETER_LENGTH]
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,78 @@
+"""The four stages of a path as Prefect tasks.
+
+Prefect's own result cache and persistence are off: the artifact store is the cache, and nothing but
+specifications and references passes between tasks. A stage is not retried: it reads and writes local
+files, and a failure that is not transient would only be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefect import Task, task
+from prefect.cache_policies import NO_CACHE
+
+from pipeline_lib import stages
+from pipeline_lib.artifacts import ArtifactRef
+from pipeline_lib.specs import PathSpec
+
+
+def _stage(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
+    return task(
+        name=name,
+        task_run_name=name + ": {title}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=0,
+        log_prints=False,
+        tags=["affinity", name],
+    )
+
+
+@_stage("ingest")
+def ingest(title: str, store: Path, dataset: str, part: str, allow_mismatch: bool) -> ArtifactRef:
+    """Bring one part of a dataset into canonical Parquet."""
+    return stages.run_ingest(store, dataset, part, allow_mismatch)
+
+
+@_stage("features")
+def features(title: str, store: Path, spec: PathSpec, ingested: stages.Refs) -> list[ArtifactRef]:
+    """Make the artifacts of a path's features stage."""
+    return stages.run_features(store, spec, ingested)
+
+
+@_stage("fit")
+def fit(
+    title: str,
+    store: Path,
+    spec: PathSpec,
+    ingested: stages.Refs,
+    feature_refs: list[ArtifactRef],
+) -> ArtifactRef:
+    """Fit a path's method over its settings."""
+    return stages.run_fit(store, spec, ingested, feature_refs)
+
+
+@_stage("evaluate")
+def evaluate(
+    title: str,
+    store: Path,
+    spec: PathSpec,
+    index: int,
+    ingested: stages.Refs,
+    feature_refs: list[ArtifactRef],
+    fitted: ArtifactRef,
+) -> ArtifactRef:
+    """Evaluate one chosen trial on the test side."""
+    return stages.run_evaluate(store, spec, index, ingested, feature_refs, fitted)
+
+
+BY_STAGE: dict[str, Task[..., Any]] = {
+    "ingest": ingest,
+    "features": features,
+    "fit": fit,
+    "evaluate": evaluate,
+}
+"""The task that carries out each stage."""
