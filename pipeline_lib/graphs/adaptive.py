@@ -21,7 +21,7 @@ enough, because a longer list can only raise the threshold. Nothing of size n x 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -145,6 +145,15 @@ class CandidateLists:
     def row_of(self) -> Ints:
         return np.repeat(np.arange(len(self.radius)), np.diff(self.indptr))
 
+    def take(self, rows: Ints) -> CandidateLists:
+        """The lists of some rows, in the order given."""
+        counts = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+        return CandidateLists(
+            indptr, self.indices[entries], self.sq_distances[entries], self.radius[rows]
+        )
+
     def replace(self, rows: Ints, lists: CandidateLists) -> CandidateLists:
         """The same lists with those of ascending `rows` exchanged."""
         counts = np.diff(self.indptr)
@@ -196,20 +205,25 @@ class CandidatePool:
             np.full(n, np.inf),
         )
 
-    def within(self, rows: Ints, radii: Floats) -> CandidateLists:
-        """All points nearer than ``radii[r]`` (squared) to point ``rows[r]``, never an empty list."""
+    def within(self, rows: Ints, radii: Floats, most: Ints | None = None) -> CandidateLists:
+        """All points nearer than ``radii[r]`` (squared) to point ``rows[r]``, never an empty list.
+
+        With `most`, lists end after ``most[r]`` candidates, and say so in their radius.
+        """
         n, k = self.graph.n_points, self.graph.n_neighbors
+        most = np.full(len(rows), n - 1) if most is None else np.minimum(most, n - 1)
         stored = self.graph.sq_distances[rows]
-        beyond = (stored[:, -1] < radii) & (k < n - 1)
+        beyond = (stored[:, -1] < radii) & (k < most)
         places = np.flatnonzero(beyond)
-        self._search(rows[places], radii[places])
-        searched = [self._longer[int(row)] for row in rows[places]]
+        searched = self._search(rows[places], radii[places], most[places])
         # The nearest point is always a candidate, so that every row can be projected.
         counts = np.maximum(np.count_nonzero(stored < radii[:, None], axis=1), 1)
         counts[places] = [
             np.searchsorted(distances, radius)
             for (_, distances), radius in zip(searched, radii[places])
         ]
+        cut = counts >= most
+        counts = np.minimum(counts, most)
         indptr = np.concatenate([[0], np.cumsum(counts)])
         indices = np.empty(indptr[-1], dtype=np.int64)
         sq_distances = np.empty(indptr[-1])
@@ -222,33 +236,39 @@ class CandidatePool:
             part = slice(indptr[place], indptr[place + 1])
             indices[part] = found[: counts[place]]
             sq_distances[part] = distances[: counts[place]]
-        return CandidateLists(
-            indptr, indices, sq_distances, np.where(counts < n - 1, radii, np.inf)
-        )
+        radius = np.where(cut, sq_distances[indptr[1:] - 1], radii)
+        radius[counts >= n - 1] = np.inf
+        return CandidateLists(indptr, indices, sq_distances, radius)
 
-    def _search(self, rows: Ints, radii: Floats) -> None:
-        """Search the rows whose known list ends before the radius asked for, twice as far each time."""
+    def _search(self, rows: Ints, radii: Floats, most: Ints) -> list[tuple[Ints, Floats]]:
+        """Lists that reach the radii or hold `most`, for rows whose list in the graph does not.
+
+        Searches go twice as far each time. Threads may search the same row at once: each works on
+        what it found itself, the cache only saves work.
+        """
         n, size = self.graph.n_points, self.graph.n_neighbors
-        known = {row: self._longer[row][1] for row in map(int, rows) if row in self._longer}
-        short = np.array(
+        found = [self._longer.get(int(row)) for row in rows]
+        places = np.array(
             [
-                int(row) not in known
-                or (len(known[int(row)]) < n - 1 and known[int(row)][-1] < radius)
-                for row, radius in zip(rows, radii)
+                place
+                for place, entry in enumerate(found)
+                if entry is None or (entry[1][-1] < radii[place] and len(entry[1]) < most[place])
             ],
-            dtype=bool,
+            dtype=np.int64,
         )
-        rows, radii = rows[short], radii[short]
-        while len(rows):
+        while len(places):
             size = min(2 * size, n - 1)
-            found, distances = nearest_in_database(
-                self.points[rows], self.points, size, exclude=rows
+            distinct, inverse = np.unique(rows[places], return_inverse=True)
+            indices, distances = nearest_in_database(
+                self.points[distinct], self.points, size, exclude=distinct
             )
-            self._longer.update(zip(map(int, rows), zip(found, distances)))
-            if size == n - 1:
-                return
-            short = distances[:, -1] < radii
-            rows, radii = rows[short], radii[short]
+            for place, position in zip(places, inverse):
+                found[place] = (indices[position], distances[position])
+            short = (distances[inverse, -1] < radii[places]) & (size < most[places])
+            places = places[short]
+        entries = [entry for entry in found if entry is not None]
+        self._longer.update(zip(map(int, rows), entries))
+        return entries
 
 
 def effective_gamma(gamma: float, sq_distances: Floats) -> float:
@@ -304,8 +324,8 @@ class AdaptiveNeighbors:
         self.pool = CandidatePool(points, known)
         self.lists = self.pool.first(n_neighbors)
         if not local:
-            radius = known.sq_distances[:, n_neighbors].copy()
-            self.lists = self.pool.within(np.arange(len(points)), radius)
+            # The first k, with the knowledge that others exist.
+            self.lists = replace(self.lists, radius=known.sq_distances[:, n_neighbors].copy())
         self.thresholds: Floats | None = None
 
     def update(self, extra: PairCosts | None = None) -> sp.csr_array:
@@ -323,44 +343,82 @@ class AdaptiveNeighbors:
             Rows sum to one; exact over all points (`local`: over the initial neighbours).
         """
         n = self.graph.shape[0]
-        rows = np.arange(n)
-        lists, start = self.lists, self.thresholds
-        weights, thresholds = self._project(rows, lists, extra, start)
-        failing = uncertified(lists, thresholds, self.effective_gamma)
-        while len(failing):
-            radii = -2.0 * self.effective_gamma * thresholds[failing]
-            longer = self.pool.within(rows[failing], radii)
-            lists = lists.replace(failing, longer)
-            weights, thresholds = self._project(rows, lists, extra, thresholds)
-            failing = uncertified(lists, thresholds, self.effective_gamma)
-        self.lists, self.thresholds = lists, thresholds
-        self.graph = graph_of(weights, lists, n)
+
+        def costs(rows: Ints, lists: CandidateLists) -> Floats:
+            if extra is None:
+                return lists.sq_distances
+            return lists.sq_distances + extra(rows[lists.row_of], lists.indices)
+
+        weights, self.thresholds, self.lists = certified_step(
+            self.pool, np.arange(n), self.lists, self.effective_gamma, costs, self.thresholds
+        )
+        self.graph = graph_of(weights, self.lists.indices, self.lists.indptr, n)
         return self.graph
 
-    def _project(
-        self, rows: Ints, lists: CandidateLists, extra: PairCosts | None, start: Floats | None
-    ) -> tuple[Floats, Floats]:
-        row_of = lists.row_of
-        distances = lists.sq_distances
-        if extra is not None:
-            distances = distances + extra(rows[row_of], lists.indices)
-        return project_ragged(
-            distances / (-2.0 * self.effective_gamma), lists.indptr, start, row_of
+
+def certified_step(
+    pool: CandidatePool,
+    points: Ints,
+    lists: CandidateLists,
+    gamma: float,
+    costs: Callable[[Ints, CandidateLists], Floats],
+    start: Floats | None = None,
+) -> tuple[Floats, Floats, CandidateLists]:
+    """Exact rows of the S-step, with the candidate lists extended wherever they do not suffice.
+
+    Parameters
+    ----------
+    pool : CandidatePool
+    points : ndarray of int, shape (rows,)
+        Database point of each row (rows of several problems may be stacked).
+    lists : CandidateLists
+        Candidates of each row.
+    gamma : float
+        Positive.
+    costs : callable
+        ``costs(rows, lists)``: d_ij, at least the squared distance, of the candidates `lists` of
+        the given rows.
+    start : ndarray of shape (rows,), optional
+        Guess of the thresholds.
+
+    Returns
+    -------
+    weights, thresholds, lists
+        Weights of the candidates in the returned lists.
+    """
+    everyone = np.arange(len(points))
+
+    def project(rows: Ints, part: CandidateLists, guess: Floats | None) -> tuple[Floats, Floats]:
+        values = costs(rows, part) / (-2.0 * gamma)
+        return project_ragged(values, part.indptr, guess)
+
+    weights, thresholds = project(everyone, lists, start)
+    failing = _uncertified(lists, thresholds, gamma)
+    if not len(failing):
+        return weights, thresholds, lists
+    rows, part = failing, lists.take(failing)
+    while len(rows):
+        # The radius is always enough; doubling first keeps lists near the length they need.
+        part = pool.within(
+            points[rows], -2.0 * gamma * thresholds[rows], most=2 * np.diff(part.indptr)
         )
+        lists = lists.replace(rows, part)
+        _, thresholds[rows] = project(rows, part, thresholds[rows])
+        short = _uncertified(part, thresholds[rows], gamma)
+        rows, part = rows[short], part.take(short)
+    weights, thresholds = project(everyone, lists, thresholds)
+    return weights, thresholds, lists
 
 
-def graph_of(weights: Floats, lists: CandidateLists, n_columns: int) -> sp.csr_array:
-    """Sparse matrix of the positive weights of candidate lists."""
-    used = weights > 0
-    counts = np.add.reduceat(used, lists.indptr[:-1], dtype=np.int64)
-    graph = sp.csr_array(
-        (weights[used], lists.indices[used], np.concatenate([[0], np.cumsum(counts)])),
-        shape=(len(lists.radius), n_columns),
-    )
-    graph.sort_indices()
-    return graph
-
-
-def uncertified(lists: CandidateLists, thresholds: Floats, gamma: float) -> Ints:
+def _uncertified(lists: CandidateLists, thresholds: Floats, gamma: float) -> Ints:
     """Rows in which a point outside the list could still get weight."""
     return np.flatnonzero(lists.radius < -2.0 * gamma * thresholds)
+
+
+def graph_of(weights: Floats, columns: Ints, indptr: Ints, n_columns: int) -> sp.csr_array:
+    """Sparse matrix of the positive weights of ragged rows, columns below `n_columns` only."""
+    used = (weights > 0) & (columns < n_columns)
+    ends = np.concatenate([[0], np.cumsum(used)])[indptr]
+    graph = sp.csr_array((weights[used], columns[used], ends), shape=(len(indptr) - 1, n_columns))
+    graph.sort_indices()
+    return graph

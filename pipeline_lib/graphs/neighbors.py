@@ -66,6 +66,26 @@ class NeighborGraph:
             self.indices[:, :n_neighbors], self.sq_distances[:, :n_neighbors], self.exact
         )
 
+    def with_point(self, points: Floats, v: Floats) -> NeighborGraph:
+        """The graph of ``vstack([points, v])``: lists that v enters, and one of its own.
+
+        As many neighbours a point as before, or all where the lists held all.
+        """
+        n, k = self.indices.shape
+        everyone = np.arange(n)
+        to_v = pair_sq_distances(points, v[None], everyone, np.zeros(n, dtype=np.int64))
+        kept = n if k == n - 1 else k
+        distances = np.column_stack([self.sq_distances, to_v])
+        # v has the largest index, so a stable sort leaves it behind everything equally far.
+        order = np.argsort(distances, axis=1, kind="stable")[:, :kept]
+        indices = np.column_stack([self.indices, np.full(n, n)])
+        own = np.lexsort((everyone, to_v))[:kept]
+        return NeighborGraph(
+            np.vstack([np.take_along_axis(indices, order, axis=1), own]),
+            np.vstack([np.take_along_axis(distances, order, axis=1), to_v[own]]),
+            self.exact,
+        )
+
 
 def as_points(X: ArrayLike, *, what: str = "X") -> Floats:
     """Check a matrix of points: two-dimensional, finite, float64."""
