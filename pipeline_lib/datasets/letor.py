@@ -24,7 +24,9 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,11 +37,12 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.datasets.canonical import Layout, RawTable, Rows, sync_folder
-from pipeline_lib.datasets.letor_block import MAX_INDEX, Block, parse_block
+from pipeline_lib.datasets.letor_block import MAX_INDEX, MAX_QUERY_LENGTH, Block, parse_block
 from pipeline_lib.errors import InputError
 
 BLOCK_BYTES = 1 << 23
 MAX_LINE_BYTES = 1 << 26
+PARSERS = 2
 
 NullPolicy = Literal["minimum", "zero", "refuse"]
 
@@ -171,17 +174,20 @@ def write_letor(
     """
     X = np.asarray(X)
     n, width = X.shape
-    frame = pl.DataFrame(
-        {
-            "y": pl.Series(np.asarray(y)).cast(pl.String),
-            "qid": pl.Series(np.asarray(qid)).cast(pl.String),
-            "comment": pl.Series([None] * n if comments is None else comments, dtype=pl.String),
-        }
-    )
-    if frame.height != n or not np.isfinite(X).all():
+    labels = pl.Series(np.asarray(y)).cast(pl.Int32, strict=False)
+    queries = pl.Series(np.asarray(qid)).cast(pl.String)
+    notes = pl.Series([None] * n if comments is None else list(comments), dtype=pl.String)
+    if not (len(labels) == len(queries) == len(notes) == n and np.isfinite(X).all()):
         raise InputError("X, y, qid and comments must have one finite row each")
-    if frame["comment"].str.contains(r"[\r\n]").any():
-        raise InputError("a comment holds a line break", expected="comments of one line")
+    if labels.null_count() or (labels < 0).any() or (labels != np.asarray(y)).any():
+        raise InputError("a label is not an integer from 0 to 2147483647")
+    if not queries.str.contains("^[^ \t\r\n:#\0]+$").all() or (
+        (queries.str.len_bytes() > MAX_QUERY_LENGTH).any()
+    ):
+        raise InputError("a query id is empty, too long, or holds a blank, : or #")
+    if notes.str.contains("[\r\n\0]").any():
+        raise InputError("a comment holds a line break or zero byte", expected="text of one line")
+    _refuse_returning_queries(_runs(queries, np.arange(1, n + 1)), Path(path))
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     opener: Any = gzip.open if path.suffix == ".gz" else open
@@ -189,15 +195,14 @@ def write_letor(
     try:
         with opener(temporary, "wb") as file:
             for start in range(0, n, step):
-                head = frame.slice(start, step)
-                columns = [head["y"], "qid:" + head["qid"]]
-                for feature, values in enumerate(X[start : start + step].T, start=base):
+                here = slice(start, start + step)
+                columns = [labels[here].cast(pl.String), "qid:" + queries[here]]
+                for feature, values in enumerate(X[here].T, start=base):
                     number = pl.Series(np.ascontiguousarray(values)).cast(pl.String)
                     columns.append(f"{feature}:" + number)
-                columns.append(("#" + head["comment"]).fill_null(""))
+                tails = (" #" + notes[here]).fill_null("")
                 lines = pl.select(pl.concat_str(columns, separator=" ")).to_series()
-                text = lines.str.strip_chars_end(" ") if comments is None else lines
-                file.write(("\n".join(text.to_list()) + "\n").encode())
+                file.write(((lines + tails).str.join("\n").item() + "\n").encode())
         os.replace(temporary, path)
         sync_folder(path.parent)
     finally:
@@ -211,6 +216,14 @@ class _Dense:
     rows: Rows
     missing_row: NDArray[np.int64]
     missing_column: NDArray[np.int64]
+
+    @property
+    def X(self) -> NDArray[np.float64]:
+        return cast(NDArray[np.float64], self.rows.X)
+
+    @property
+    def y(self) -> NDArray[np.int32]:
+        return cast(NDArray[np.int32], self.rows.y)
 
 
 def _dense(
@@ -253,33 +266,43 @@ def _dense(
 def _fill_by_query(blocks: Iterable[_Dense]) -> Iterator[Rows]:
     """Replace missing values by the query's minimum.
 
-    A block is held until the next one is there: when the query at their border has missing values,
-    its first rows move over to the next block, so that every query is complete where it is filled.
+    A query may span blocks, so a block is held until the next one is there. If either has missing
+    values, the rows of the query at their border move over to the next block; if not, the held block
+    goes out, and of that query only the minima are kept (``floor``) for what may still come.
     """
     held: _Dense | None = None
+    floor: NDArray[np.float64] | None = None
     for block in blocks:
         if held is not None:
-            held, block = _join_border(held, block)
+            shared = pl.Series(held.rows.qid)[-1] == pl.Series(block.rows.qid)[0]
+            if shared and (len(held.missing_row) or len(block.missing_row)):
+                held, block = _move_border(held, block)
+                shared = False
             if len(held.rows):
-                yield _filled(held)
+                yield _filled(held, floor)
+                floor = _floor(held, floor) if shared else None
         held = block
     if held is not None:
-        yield _filled(held)
+        yield _filled(held, floor)
 
 
-def _join_border(before: _Dense, after: _Dense) -> tuple[_Dense, _Dense]:
-    queries, following = pl.Series(before.rows.qid), pl.Series(after.rows.qid)
-    if queries[-1] != following[0] or not (len(before.missing_row) or len(after.missing_row)):
-        return before, after
-    other = np.flatnonzero((queries != queries[-1]).to_numpy())
-    cut = int(other[-1]) + 1 if len(other) else 0
+def _floor(block: _Dense, floor: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Minima of the block's last query, the part that is already out included."""
+    begin = _query_begins(pl.Series(block.rows.qid))[-1]
+    minima = block.X[begin:].min(axis=0)
+    return minima if floor is None or begin > 0 else np.minimum(minima, floor)
+
+
+def _move_border(before: _Dense, after: _Dense) -> tuple[_Dense, _Dense]:
+    queries = pl.Series(before.rows.qid)
+    cut = int(_query_begins(queries)[-1])
     moved = len(queries) - cut
     tail = before.missing_row >= cut
     joined = _Dense(
         Rows(
-            X=np.concatenate([before.rows.X[cut:], after.rows.X]),  # type: ignore[index, list-item]
-            y=np.concatenate([before.rows.y[cut:], after.rows.y]),  # type: ignore[index, list-item]
-            qid=pl.concat([queries[cut:], following]).to_arrow(),
+            X=np.concatenate([before.X[cut:], after.X]),
+            y=np.concatenate([before.y[cut:], after.y]),
+            qid=_joined(before.rows.qid, cut, after.rows.qid),
             ids=_joined(before.rows.ids, cut, after.rows.ids),
             comment=_joined(before.rows.comment, cut, after.rows.comment),
         ),
@@ -287,8 +310,8 @@ def _join_border(before: _Dense, after: _Dense) -> tuple[_Dense, _Dense]:
         np.concatenate([before.missing_column[tail], after.missing_column]),
     )
     kept = Rows(
-        X=before.rows.X[:cut],  # type: ignore[index]
-        y=before.rows.y[:cut],  # type: ignore[index]
+        X=before.X[:cut],
+        y=before.y[:cut],
         qid=before.rows.qid[:cut],
         ids=before.rows.ids[:cut],
         comment=before.rows.comment[:cut],
@@ -300,38 +323,59 @@ def _joined(first: Any, cut: int, second: Any) -> Any:
     return pl.concat([pl.Series(first[cut:]), pl.Series(second)]).to_arrow()
 
 
-def _filled(block: _Dense) -> Rows:
+def _query_begins(queries: pl.Series) -> NDArray[np.int64]:
+    return np.flatnonzero((queries != queries.shift()).fill_null(True).to_numpy())
+
+
+def _filled(block: _Dense, floor: NDArray[np.float64] | None) -> Rows:
     if len(block.missing_row) == 0:
         return block.rows
-    X = cast(NDArray[np.float64], block.rows.X).copy()
+    X = block.X.copy()
     X[block.missing_row, block.missing_column] = np.inf
-    queries = pl.Series(block.rows.qid)
-    begins = np.flatnonzero((queries != queries.shift()).fill_null(True).to_numpy())
+    begins = _query_begins(pl.Series(block.rows.qid))
     minima = np.minimum.reduceat(X, begins, axis=0)
-    minima[np.isinf(minima)] = 0.0
+    if floor is not None:
+        minima[0] = np.minimum(minima[0], floor)
     query = np.searchsorted(begins, block.missing_row, side="right") - 1
-    X[block.missing_row, block.missing_column] = minima[query, block.missing_column]
+    found = minima[query, block.missing_column]
+    X[block.missing_row, block.missing_column] = np.where(np.isinf(found), 0.0, found)
     return replace(block.rows, X=X)
 
 
 def _blocks(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator[Block]:
-    """Parsed blocks of a file; at the end, the check that no query came back."""
+    """Parsed blocks of a file, in order; at the end, the check that no query came back."""
     runs: list[pl.DataFrame] = []
-    for text, first_line in _text_blocks(path, block_bytes):
-        block = parse_block(text, first_line, lowest, highest, str(path))
+    for block in _parsed(path, lowest, highest, block_bytes):
         if len(block.labels) == 0:
             continue
-        run = pl.DataFrame({"query": block.queries, "line": block.lines})
-        runs.append(run.filter((pl.col("query") != pl.col("query").shift()).fill_null(True)))
+        runs.append(_runs(block.queries, block.lines))
         yield block
     if not runs:
         raise InputError("the file has no rows", path=path, expected="LETOR text")
     _refuse_returning_queries(pl.concat(runs), path)
 
 
+def _parsed(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator[Block]:
+    # Two blocks are parsed at once: array operations and the number parser release the lock.
+    with ThreadPoolExecutor(PARSERS) as pool:
+        waiting: deque[Future[Block]] = deque()
+        for text, line in _text_blocks(path, block_bytes):
+            waiting.append(pool.submit(parse_block, text, line, lowest, highest, str(path)))
+            if len(waiting) > PARSERS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _runs(queries: pl.Series, lines: ArrayLike) -> pl.DataFrame:
+    """First line of each run of one query."""
+    rows = pl.DataFrame({"query": queries, "line": np.asarray(lines)})
+    return rows.filter((pl.col("query") != pl.col("query").shift()).fill_null(True))
+
+
 def _refuse_returning_queries(runs: pl.DataFrame, path: Path) -> None:
     # A query that runs across the border of two blocks appears as two runs in a row.
-    runs = runs.filter((pl.col("query") != pl.col("query").shift()).fill_null(True))
+    runs = _runs(runs["query"], runs["line"])
     again = runs.filter(~pl.col("query").is_first_distinct())
     if again.height:
         query, line = again.row(0)

@@ -92,13 +92,15 @@ def _parse(text: bytes, first_line: int, lowest: int, highest: int) -> Block:
     original = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(original == 10)
     begins = np.concatenate(([0], ends[:-1] + 1))
-    returns = np.flatnonzero(original == 13)
-    _require((original[returns + 1] == 10).all())  # text ends in LF, so there is a next byte
+    if b"\r" in text:
+        # The text ends in LF, so there is a next byte.
+        _require((original[np.flatnonzero(original == 13) + 1] == 10).all())
 
     # The working copy loses its comments, labels and queries one after the other.
     work = bytearray(text)
     cells = np.frombuffer(work, np.uint8)  # a writable view
-    comment_begins = _first_in_line(np.flatnonzero(original == 35), begins, ends)
+    marks = np.flatnonzero(original == ord("#")) if b"#" in text else np.empty(0, np.int64)
+    comment_begins = _first_in_line(marks, begins, ends)
     commented = comment_begins >= 0
     stops = ends - ((ends > 0) & (original[ends - 1] == 13))  # before CR
     cells[_spans(comment_begins[commented], ends[commented])] = 32
@@ -135,14 +137,19 @@ def _parse(text: bytes, first_line: int, lowest: int, highest: int) -> Block:
 
     cells[_spans(label_begins, label_ends)] = 32
     cells[_spans(pairs[query_at], query_ends)] = 32
-    widths = np.delete(colons - pairs, query_at)
-    missing = _blank_nulls(cells, np.delete(colons, query_at))
-    numbers = _numbers(work.translate(_TO_LINES), 2 * len(widths))
-    indices = _indices(numbers[0::2], widths, lowest, highest)
-    values = np.ascontiguousarray(numbers[1::2])
-    _require(bool(np.isfinite(values).all()))
     lengths = counts - 2
-    _require(not _has_repeat(indices, lengths))
+    widths = np.delete(colons - pairs, query_at)
+    missing = np.empty(0, np.int64)
+    if b"NULL" in text:
+        missing = _blank_nulls(cells, np.delete(colons, query_at))
+    numbers = _numbers(work.translate(_TO_LINES), 2 * len(widths)).reshape(-1, 2)
+    values = np.ascontiguousarray(numbers[:, 1])
+    _require(np.isfinite(values).all())
+    written = numbers[:, 0]
+    _require(((written >= lowest) & (written <= highest)).all())
+    indices = written.astype(np.int32)
+    _require((indices == written).all())
+    _check_indices(indices, widths, lengths)
     return Block(
         labels=labels,
         queries=queries,
@@ -222,9 +229,9 @@ def _labels(strings: pa.LargeBinaryArray, widths: NDArray[np.int64]) -> NDArray[
         labels = strings.cast(pa.large_string()).cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid:
         raise _Refused from None
-    _require(bool(((labels >= 0) & (labels <= MAX_LABEL)).all()))
+    _require(((labels >= 0) & (labels <= MAX_LABEL)).all())
     canonical = 1 + sum((labels >= 10**power).astype(np.int64) for power in range(1, 10))
-    _require(bool((widths == canonical).all()))
+    _require((widths == canonical).all())
     return labels.astype(np.int32)
 
 
@@ -236,15 +243,15 @@ def _blank_nulls(cells: NDArray[np.uint8], colons: NDArray[np.int64]) -> NDArray
         return suspects
     _require(at[-1] + 4 < len(cells))
     for offset, letter in enumerate(b"NULL"):
-        _require(bool((cells[at + offset] == letter).all()))
-    _require(bool(np.isin(cells[at + 4], np.frombuffer(b" \t\r\n", np.uint8)).all()))
+        _require((cells[at + offset] == letter).all())
+    _require(np.isin(cells[at + 4], np.frombuffer(b" \t\r\n", np.uint8)).all())
     cells[at] = ord("0")
     for offset in (1, 2, 3):
         cells[at + offset] = 32
     return suspects
 
 
-def _numbers(column: bytes, expected: int) -> NDArray[np.float64]:
+def _numbers(column: bytes | bytearray, expected: int) -> NDArray[np.float64]:
     """Parse one number per line, empty lines skipped."""
     if expected == 0:
         _require(not column.strip())
@@ -264,29 +271,27 @@ def _numbers(column: bytes, expected: int) -> NDArray[np.float64]:
     return numbers
 
 
-def _indices(
-    numbers: NDArray[np.float64], widths: NDArray[np.int64], lowest: int, highest: int
-) -> NDArray[np.int32]:
-    if len(numbers) == 0:
-        return np.empty(0, np.int32)
-    _require(numbers.min() >= lowest and numbers.max() <= highest)
-    indices = numbers.astype(np.int32)
-    # Written without sign, zeros in front, point or exponent exactly when this is its width.
-    _require(bool((_DIGITS[indices] == widths).all() and (indices == numbers).all()))
-    return indices
-
-
-def _has_repeat(indices: NDArray[np.int32], lengths: NDArray[np.int64]) -> bool:
-    if len(indices) < 2:
-        return False
+def _check_indices(
+    indices: NDArray[np.int32], widths: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> None:
+    """Every index is written plainly and stands once in its row."""
+    if len(indices) == 0:
+        return
+    first = int(lengths[0])
+    if (lengths == first).all():
+        # The usual file has the same indices in every line: then one line stands for all.
+        table, texts = indices.reshape(-1, first), widths.reshape(-1, first)
+        if (table == table[0]).all() and (texts == texts[0]).all():
+            indices, widths, lengths = table[0], texts[0], lengths[:1]
+    # Without sign, zeros in front, point or exponent exactly when the text is this wide.
+    _require((_DIGITS[indices] == widths).all())
     rising = np.diff(indices) > 0
     ends = np.cumsum(lengths)[:-1]
     rising[ends[(ends > 0) & (ends < len(indices))] - 1] = True
-    if rising.all():
-        return False
-    keys = np.repeat(np.arange(len(lengths)), lengths) * (MAX_INDEX + 1) + indices
-    keys.sort()
-    return bool((np.diff(keys) == 0).any())
+    if not rising.all():
+        keys = np.repeat(np.arange(len(lengths)), lengths) * (MAX_INDEX + 1) + indices
+        keys.sort()
+        _require((np.diff(keys) > 0).all())
 
 
 _INTEGER = re.compile(rb"0|[1-9][0-9]*\Z")
@@ -328,8 +333,10 @@ def _offence(line: bytes, lowest: int, highest: int) -> tuple[int, str, str] | N
         return column, f"missing qid: found {_show(query)}", "qid:<query> after the label"
     name = query[4:]
     if not name or b":" in name or len(name) > MAX_QUERY_LENGTH:
-        return column + 4, f"bad query id {_show(name)}", (
-            f"1 to {MAX_QUERY_LENGTH} characters without a colon"
+        return (
+            column + 4,
+            f"bad query id {_show(name)}",
+            (f"1 to {MAX_QUERY_LENGTH} characters without a colon"),
         )
     seen: dict[bytes, int] = {}
     for column, token in tokens[2:]:
@@ -342,8 +349,10 @@ def _offence(line: bytes, lowest: int, highest: int) -> tuple[int, str, str] | N
         if len(index) > 9 or not lowest <= int(index) <= highest:
             return column, f"feature index {_show(index)}", f"one from {lowest} to {highest}"
         if index in seen:
-            return column, f"feature index {_show(index)} stands twice", (
-                f"it once; it is already in column {seen[index] + 1}"
+            return (
+                column,
+                f"feature index {_show(index)} stands twice",
+                (f"it once; it is already in column {seen[index] + 1}"),
             )
         seen[index] = column
         if value == b"NULL":
