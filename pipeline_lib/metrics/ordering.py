@@ -11,15 +11,21 @@ from numpy.typing import NDArray
 def descending_order(scores: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     """Sort each row by descending score; equal scores keep index order.
 
-    numpy's default sort is several times faster than its stable one but orders ties at will, so
-    only the rows in which ties occur are sorted again.
+    numpy's default sort is several times faster than its stable one but leaves ties in any order.
+    In the rows that have ties, indices are therefore sorted once more, as the integers
+    (number of the tied group) * width + index, which keeps every group in its place.
     """
     keys = -scores
     order = np.argsort(keys, axis=1)
     ranked = np.take_along_axis(keys, order, axis=1)
-    tied = np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1))
+    differs = ranked[:, 1:] != ranked[:, :-1]
+    tied = np.flatnonzero(~differs.all(axis=1))
     if tied.size:
-        order[tied] = np.argsort(keys[tied], axis=1, kind="stable")
+        width = scores.shape[1]
+        offset = np.zeros((len(tied), width), dtype=np.intp)
+        np.cumsum(differs[tied], axis=1, out=offset[:, 1:])
+        offset *= width
+        order[tied] = np.sort(order[tied] + offset, axis=1) - offset
     return order
 
 

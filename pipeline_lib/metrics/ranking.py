@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.metrics.checks import finite_scores, labels_of_length
+from pipeline_lib.metrics.ordering import descending_order
 from pipeline_lib.metrics.result import MetricResult, metric_result
 from pipeline_lib.metrics.segments import PaddedBlock, Segments
 
@@ -152,8 +153,8 @@ def _block_metrics(
 ) -> dict[str, NDArray[np.float64]]:
     """Compute every metric for the queries of one padded rectangle (queries, positions)."""
     valid = block.valid
-    keys = np.where(valid, -scores[block.rows], np.inf)  # padding sorts last
-    order = np.argsort(keys, axis=1, kind="stable")
+    keys = np.where(valid, scores[block.rows], -np.inf)  # padding sorts last
+    order = descending_order(keys)
     keys = np.take_along_axis(keys, order, axis=1)
     ranked = np.take_along_axis(np.where(valid, labels[block.rows], 0), order, axis=1)
     lengths = valid.sum(axis=1)
@@ -162,13 +163,12 @@ def _block_metrics(
     gains = rules.gains(ranked)
     discounts = rules.discounts(len(ranks))
     ideal = np.cumsum(np.sort(gains, axis=1)[:, ::-1] * discounts, axis=1)
-    ndcg = np.cumsum(gains * discounts, axis=1)
-    np.divide(ndcg, ideal, out=ndcg, where=ideal > 0)  # where the ideal is 0, so is the DCG
+    ideal[ideal == 0.0] = 1.0  # the DCG is 0 there, and so shall be the NDCG
+    ndcg = np.cumsum(gains * discounts, axis=1) / ideal
 
     relevant = ranked > 0
-    hits = np.cumsum(relevant, axis=1)
-    n_relevant = hits[:, -1]
-    precision_sum = np.sum(hits / ranks, axis=1, where=relevant)
+    hits = np.cumsum(relevant, axis=1, dtype=np.int32)
+    precision_sum = (hits / ranks * relevant).sum(axis=1)
 
     columns: dict[str, NDArray[np.float64]] = {}
     for k in range(1, N_POSITIONS + 1):
@@ -177,8 +177,8 @@ def _block_metrics(
         at_k, precision = ndcg[:, last], hits[:, last] / k
         columns[f"ndcg_at_{k}"] = at_k * inside if rules.short_ndcg == "zero" else at_k
         columns[f"p_at_{k}"] = precision * inside if rules.short_precision == "zero" else precision
-    columns["mean_ndcg"] = np.sum(ndcg, axis=1, where=valid) / lengths
-    columns["map"] = precision_sum / np.maximum(n_relevant, 1)
+    columns["mean_ndcg"] = (ndcg * valid).sum(axis=1) / lengths
+    columns["map"] = precision_sum / np.maximum(hits[:, -1], 1)
     columns["pairwise_accuracy"] = _pairwise_accuracy(keys, ranked, valid)
     return columns
 
@@ -193,24 +193,26 @@ def _pairwise_accuracy(
     """
     n_queries, width = keys.shape
     columns = np.arange(width)
-    boundary = np.ones((n_queries, width + 1), dtype=bool)
-    boundary[:, 1:-1] = keys[:, 1:] != keys[:, :-1]
+    differs = keys[:, 1:] != keys[:, :-1]
+    tied = np.flatnonzero(~(differs | ~valid[:, 1:]).all(axis=1))
+    boundary = np.ones((len(tied), width + 1), dtype=bool)
+    boundary[:, 1:-1] = differs[tied]
     group_start = np.maximum.accumulate(np.where(boundary[:, :-1], columns, 0), axis=1)
-    group_end = np.minimum.accumulate(
-        np.where(boundary[:, 1:], columns + 1, width)[:, ::-1], axis=1
-    )[:, ::-1]
+    backwards = np.where(boundary[:, 1:], columns + 1, width)[:, ::-1]
+    group_end = np.minimum.accumulate(backwards, axis=1)[:, ::-1]
 
     doubled = np.zeros(n_queries, dtype=np.int64)
     pairs = np.zeros(n_queries, dtype=np.int64)
-    below = np.zeros((n_queries, width + 1), dtype=np.int64)
+    lower_before = np.zeros((n_queries, width + 1), dtype=np.int32)
     for level in np.flatnonzero(np.bincount(ranked[valid]))[1:]:
-        members = valid & (ranked == level)
-        np.cumsum(valid & (ranked < level), axis=1, out=below[:, 1:])
-        total = below[:, -1:]
-        after_start = total - np.take_along_axis(below, group_start, axis=1)
-        after_end = total - np.take_along_axis(below, group_end, axis=1)
-        doubled += np.sum(after_start + after_end, axis=1, where=members)
-        pairs += members.sum(axis=1) * total[:, 0]
+        members = ranked == level
+        np.cumsum(valid & (ranked < level), axis=1, dtype=np.int32, out=lower_before[:, 1:])
+        wrong = lower_before[:, 1:] + lower_before[:, :-1]
+        wrong[tied] = np.take_along_axis(lower_before[tied], group_start, axis=1)
+        wrong[tied] += np.take_along_axis(lower_before[tied], group_end, axis=1)
+        level_pairs = members.sum(axis=1) * lower_before[:, -1].astype(np.int64)
+        doubled += 2 * level_pairs - (wrong * members).sum(axis=1, dtype=np.int64)
+        pairs += level_pairs
     accuracy = np.full(n_queries, np.nan)
     np.divide(doubled, 2.0 * pairs, out=accuracy, where=pairs > 0)
     return accuracy

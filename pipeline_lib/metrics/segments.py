@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.errors import InputError
 
-_MAX_CELLS = 1 << 20
-"""Cells of a padded rectangle; keeps a dozen float64 temporaries of a block within 100 MB."""
+_MAX_CELLS = 1 << 16
+"""Cells of a padded rectangle: half a megabyte of float64, so that temporaries stay in cache."""
 
 
 class PaddedBlock(NamedTuple):

@@ -219,7 +219,7 @@ ranked_lists = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(ranked_lists, st.sampled_from(["letor3", "letor4", "standard"]))
 def test_perfect_and_reversed_rankings_bound_all_others(rows, definition):
     qid, labels, scores = map(np.array, zip(*rows))
@@ -238,7 +238,7 @@ def test_perfect_and_reversed_rankings_bound_all_others(rows, definition):
         assert (values >= 0).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(ranked_lists, st.sampled_from(["letor3", "letor4", "standard"]), st.randoms())
 def test_monotone_transforms_and_interleaved_queries_change_nothing(rows, definition, random):
     qid, labels, scores = map(np.array, zip(*rows))

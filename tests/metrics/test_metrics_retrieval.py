@@ -47,7 +47,7 @@ def test_hand_written_case():
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_agrees_with_plain_loops(seed, count_query, several_points):
     rng = np.random.default_rng(seed)

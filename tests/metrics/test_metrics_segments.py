@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline_lib.errors import InputError
@@ -10,6 +10,7 @@ from pipeline_lib.metrics.segments import Segments
 scattered_ids = st.lists(st.integers(-3, 12), min_size=1, max_size=60)
 
 
+@settings(deadline=None)
 @given(scattered_ids)
 def test_segments_partition_rows_in_order_of_first_appearance(ids):
     segments = Segments.from_ids(ids)
@@ -19,6 +20,7 @@ def test_segments_partition_rows_in_order_of_first_appearance(ids):
         assert rows == [row for row, value in enumerate(ids) if value == id_]
 
 
+@settings(deadline=None)
 @given(scattered_ids, st.integers(1, 9))
 def test_blocks_cover_each_row_once_and_waste_less_than_half(ids, max_cells):
     segments = Segments.from_ids(ids)
@@ -51,6 +53,7 @@ def test_segments_refuse_other_identifiers(ids):
         Segments.from_ids(ids)
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 6).flatmap(
         lambda width: st.lists(

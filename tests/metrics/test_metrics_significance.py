@@ -168,6 +168,7 @@ def test_holm_by_hand():
         holm([0.5, 1.5])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_lies_between_raw_and_bonferroni_and_keeps_order(pvalues):
     raw, adjusted = np.array(pvalues), holm(pvalues)
@@ -207,7 +208,7 @@ def ranks_table(values, methods):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_friedman_agrees_with_scipy_with_ties(seed):
     rng = np.random.default_rng(seed)

@@ -36,7 +36,7 @@ def test_annotation_by_hand():
     assert result.means["f1_at_3"] == pytest.approx(0.4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_annotation_and_completion_agree_with_plain_loops(seed):
     rng = np.random.default_rng(seed)
