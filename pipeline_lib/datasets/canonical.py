@@ -300,7 +300,10 @@ class CanonicalWriter:
                 continue
             if given[name] is None:
                 raise InputError(f"a block of rows has no column {name!r}")
-            columns.append(pa.array(given[name]).cast(self._schema.field(name).type))
+            try:
+                columns.append(pa.array(given[name]).cast(self._schema.field(name).type))
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+                raise InputError(f"column {name!r} does not fit the layout ({error})") from error
         columns += self._wide(rows.X, self.layout.features, self.layout.dtype, n)
         columns += self._wide(rows.Y, self.layout.tags, "uint8", n)
         if rows.X is not None and not np.isfinite(rows.X).all():
@@ -383,7 +386,7 @@ def iter_canonical(path: Path) -> Iterator[Dataset]:
                 qid=None if codes is None else codes[start:stop],
                 Y=_matrix(table, "tag:", layout.tags, "uint8"),
                 tags=layout.tags,
-                ids=_strings(table["id"]) if layout.has_id else None,
+                ids=_identifiers(table["id"]) if layout.has_id else None,
                 info=info,
             )
             start = stop
@@ -422,7 +425,7 @@ def read_canonical(path: Path) -> Dataset:
         qid=query_codes(narrow["qid"]) if layout.kind == "ltr" else None,
         Y=Y,
         tags=layout.tags,
-        ids=_strings(narrow["id"]) if layout.has_id else None,
+        ids=_identifiers(narrow["id"]) if layout.has_id else None,
         info=info,
     )
 
@@ -477,5 +480,8 @@ def _matrix(
     return np.ascontiguousarray(by_column.T)
 
 
-def _strings(column: pa.ChunkedArray) -> NDArray[Any]:
+def _identifiers(column: pa.ChunkedArray) -> NDArray[Any] | None:
+    """Texts, None where a row has none; None alone when no row has one."""
+    if column.null_count == len(column):
+        return None
     return np.asarray(column.to_pylist(), dtype=object)

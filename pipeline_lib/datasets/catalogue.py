@@ -63,9 +63,9 @@ class Expectation(_Declaration):
             declared, seen = getattr(self, what), counts.get(what, 0)
             if declared is not None and declared != seen:
                 found.append(f"{what.replace('_', ' ')}: {seen:,} found, {declared:,} declared")
-        labels = counts.get("labels", {})
-        for label in sorted({*(self.labels or {}), *labels}) if self.labels is not None else ():
-            declared, seen = self.labels.get(label, 0), labels.get(label, 0)
+        labels, expected = counts.get("labels", {}), self.labels or {}
+        for label in sorted({*expected, *labels}) if self.labels is not None else ():
+            declared, seen = expected.get(label, 0), labels.get(label, 0)
             if declared != seen:
                 found.append(f"rows with label {label}: {seen:,} found, {declared:,} declared")
         low, high = counts.get("minimum"), counts.get("maximum")

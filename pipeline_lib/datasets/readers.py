@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.datasets.canonical import RawTable
+import numpy as np
+
+from pipeline_lib.datasets.canonical import Kind, Layout, RawTable, Rows
+from pipeline_lib.datasets.catalogue import unknown
+from pipeline_lib.datasets.container import Dataset
+from pipeline_lib.datasets.digits import digits_table
+from pipeline_lib.datasets.letor import letor_shape, read_letor
 
 
 @dataclass(frozen=True)
@@ -45,3 +51,64 @@ class ReadRequest:
 
 
 Reader = Callable[[ReadRequest], RawTable]
+
+
+def table_of(data: Dataset, kind: Kind, **layout: Any) -> RawTable:
+    """A `Dataset` made in memory, as the table a reader returns.
+
+    Parameters
+    ----------
+    data : Dataset
+        With the fields of its kind; identifiers are numbered where a tag table lacks them.
+    kind : {"ltr", "matrix", "tags"}
+    **layout
+        Further fields of `Layout`, for example ``features`` (names; ``0``, ``1``, ... by default)
+        or ``classes``.
+    """
+    n, width = len(data), 0 if data.X is None else data.X.shape[1]
+    ids = data.ids
+    if ids is None and kind == "tags":
+        ids = np.array([f"{row:0{len(str(n - 1))}d}" for row in range(n)], dtype=object)
+    single = data.X is not None and data.X.dtype == np.float32
+    fields: dict[str, Any] = {
+        "features": tuple(str(column) for column in range(width)),
+        "dtype": "float32" if single else "float64",
+        "tags": data.tags,
+        "has_id": ids is not None,
+        "has_y": data.y is not None,
+    }
+    rows = Rows(
+        X=data.X,
+        y=data.y,
+        qid=None if data.qid is None else data.qid.astype(str).astype(object),
+        ids=ids,
+        Y=data.Y,
+    )
+    return RawTable(Layout(kind=kind, **(fields | layout)), [rows], dict(data.info))
+
+
+def _read_letor(request: ReadRequest) -> RawTable:
+    """One LETOR file; files with the role ``set`` share its index base and width."""
+    options = dict(request.options)
+    if not {"base", "width"} <= options.keys():
+        shape = letor_shape([*request.files["data"], *request.files.get("set", ())])
+        options.setdefault("base", shape.base)
+        options.setdefault("width", shape.width + shape.base - options["base"])
+    return read_letor(request.only_file(), **options)
+
+
+def _read_digits(request: ReadRequest) -> RawTable:
+    return digits_table(request.seed, **request.options)
+
+
+READERS: Mapping[str, Reader] = {
+    "digits": _read_digits,
+    "letor": _read_letor,
+}
+
+
+def reader_of(format_name: str) -> Reader:
+    """The reader of a format; an unknown one is an `InputError` with the nearest names."""
+    if format_name not in READERS:
+        raise unknown("format", format_name, READERS)
+    return READERS[format_name]
