@@ -289,7 +289,7 @@ def _square_norms(X: Array, gamma: float, coef0: float, degree: int) -> Array:
 
 
 def _nonzero(X: Array, gamma: float, coef0: float, degree: int) -> Array:
-    return X.any(axis=1).astype(np.float64)
+    return np.asarray(X.any(axis=1), dtype=np.float64)
 
 
 def _polynomial_diagonal(X: Array, gamma: float, coef0: float, degree: int) -> Array:
@@ -347,6 +347,31 @@ def _check_domain(rows: Array, name: str, kernel: str, coef0: float) -> None:
         raise InputError(
             f"{name} has values at or below {-coef0:g}", expected="values above -coef0"
         )
+
+
+def kernel_evaluator(
+    Y: ArrayLike,
+    kernel: str = "rbf",
+    gamma: float = 1.0,
+    *,
+    coef0: float = 1.0,
+    degree: int = 3,
+) -> Callable[[Array], Array]:
+    """The function that maps checked rows X to ``kernel_matrix(X, Y)``, for many X and one ``Y``.
+
+    What depends on ``Y`` alone is computed once. The rows given to the function must be a finite
+    float64 matrix as wide as ``Y`` (see `as_rows`); only the kernel's domain is still checked.
+    """
+    check_kernel(kernel, gamma, coef0, degree)
+    B = as_rows(Y, "Y")
+    _check_domain(B, "Y", kernel, coef0)
+    evaluate = _KERNELS[kernel].evaluator(B, gamma, coef0, degree)
+
+    def evaluate_checked(X: Array) -> Array:
+        _check_domain(X, "X", kernel, coef0)
+        return evaluate(X)
+
+    return evaluate_checked
 
 
 def kernel_matrix(
@@ -429,11 +454,8 @@ def iter_kernel_blocks(
 
     The blocks depend only on the shapes and on ``block_bytes``, never on what else runs.
     """
-    check_kernel(kernel, gamma, coef0, degree)
     A = as_rows(X)
     B = as_rows(Y, "Y", n_features=A.shape[1])
-    _check_domain(A, "X", kernel, coef0)
-    _check_domain(B, "Y", kernel, coef0)
-    evaluate = _KERNELS[kernel].evaluator(B, gamma, coef0, degree)
+    evaluate = kernel_evaluator(B, kernel, gamma, coef0=coef0, degree=degree)
     for rows in row_blocks(len(A), 8 * len(B), block_bytes):
         yield rows, evaluate(A[rows])

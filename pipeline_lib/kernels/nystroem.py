@@ -1,0 +1,170 @@
+"""Nystroem approximation of a kernel, with its rank reported.
+
+Given landmarks x_1..x_m, their kernel matrix K_mm = V L V' and k_m(x) = [k(x, x_1), .., k(x, x_m)], the
+map
+
+    psi(x) = L_r^{-1/2} V_r' k_m(x)
+
+keeps the r eigenpairs whose eigenvalue exceeds ``cutoff`` times the largest, at most ``rank`` of them.
+Then psi(x)'psi(y) = k_m(x)' [K_mm]_r^+ k_m(y), which is the kernel itself when every row is a
+landmark and nothing is cut.
+
+Landmarks are rows drawn uniformly without replacement, or the centres of a k-means clustering started
+from such rows ("improved Nystroem").
+
+References
+----------
+Williams and Seeger, Using the Nystroem method to speed up kernel machines, NIPS 2000.
+Zhang and Kwok, Clustered Nystroem method, IEEE Trans. Neural Networks 2010 (k-means landmarks).
+Chen, Li, Chen, Liao, Ranking support vector machine with kernel approximation, 2017, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.cluster import KMeans
+
+from pipeline_lib.errors import InputError
+from pipeline_lib.kernels.feature_map import FeatureMap
+from pipeline_lib.kernels.functions import (
+    Array,
+    as_rows,
+    check_kernel,
+    kernel_evaluator,
+    kernel_matrix,
+)
+from pipeline_lib.kernels.sampling import sample_rows
+from pipeline_lib.kernels.spectral import truncated_eigh
+from pipeline_lib.seeds import RandomState, as_generator
+
+_KMEANS_ITERATIONS = 10
+_KMEANS_ROWS_PER_CENTRE = 20
+
+
+class Nystroem(FeatureMap):
+    """Explicit feature map of a kernel from m landmarks (formulas at the top of the module).
+
+    Parameters
+    ----------
+    n_components : int
+        Number m of landmarks; all rows when there are fewer.
+    gamma : float
+        Parameter of the kernel; ignored by kernels without one.
+    kernel : str, default "rbf"
+        One of `pipeline_lib.kernels.functions.KERNELS`.
+    rank : int, optional
+        Keep at most this many dimensions (the rank-k form).
+    cutoff : float, default 1e-6
+        Eigenvalues of K_mm below ``cutoff`` times the largest are dropped.
+    landmarks : {"uniform", "kmeans"}, default "uniform"
+        Rows drawn uniformly without replacement, or k-means centres (10 Lloyd steps, on at most 20
+        rows a centre).
+    coef0, degree
+        Parameters of the skewed chi-square and polynomial kernels.
+    random_state : int, Generator, RandomState or None
+        For the draw of landmarks. The draw depends on the seed and on which rows there are, not on
+        their order.
+
+    Attributes
+    ----------
+    landmarks_ : ndarray of shape (m, d)
+    projection_ : ndarray of shape (m, r)
+        V_r L_r^{-1/2}.
+    eigenvalues_ : ndarray of shape (r,)
+        The kept eigenvalues of K_mm, decreasing.
+    effective_rank_ : int
+        Dimension r of the map: eigenvalues above the cut-off, at most ``rank``.
+
+    Raises
+    ------
+    InputError
+        In `fit`, for parameters or rows that cannot be used, and for an indefinite K_mm.
+    """
+
+    landmarks_: Array
+    projection_: Array
+    eigenvalues_: Array
+    effective_rank_: int
+
+    _state_names: ClassVar[tuple[str, ...]] = (
+        "landmarks_",
+        "projection_",
+        "eigenvalues_",
+        "effective_rank_",
+        "n_features_in_",
+        "n_features_out_",
+    )
+
+    def __init__(
+        self,
+        n_components: int,
+        gamma: float = 1.0,
+        kernel: str = "rbf",
+        rank: int | None = None,
+        cutoff: float = 1e-6,
+        landmarks: str = "uniform",
+        *,
+        coef0: float = 1.0,
+        degree: int = 3,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.gamma = gamma
+        self.kernel = kernel
+        self.rank = rank
+        self.cutoff = cutoff
+        self.landmarks = landmarks
+        self.coef0 = coef0
+        self.degree = degree
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Choose landmarks among the rows of ``X`` (n, d) and factor their kernel matrix."""
+        if self.n_components < 1:
+            raise InputError(f"n_components is {self.n_components}", expected="at least 1")
+        if self.landmarks not in ("uniform", "kmeans"):
+            raise InputError(f"landmarks is {self.landmarks!r}", expected="'uniform' or 'kmeans'")
+        check_kernel(self.kernel, self.gamma, self.coef0, self.degree)
+        rows = as_rows(X)
+        rng = as_generator(self.random_state)
+        if self.landmarks == "uniform":
+            chosen = rows[sample_rows(rows, self.n_components, rng)]
+        else:
+            chosen = _kmeans_centres(rows, self.n_components, rng)
+        K = kernel_matrix(
+            chosen, None, self.kernel, self.gamma, coef0=self.coef0, degree=self.degree
+        )
+        values, vectors, _ = truncated_eigh(K, self.rank, self.cutoff)
+        if len(values) == 0:
+            raise InputError(
+                f"the {self.kernel} kernel vanishes on all landmarks", remedy="check the features"
+            )
+        self.landmarks_ = chosen
+        self.eigenvalues_ = values
+        self.projection_ = vectors / np.sqrt(values)
+        self.effective_rank_ = len(values)
+        self.n_features_in_ = rows.shape[1]
+        self.n_features_out_ = len(values)
+        return self
+
+    def _bytes_per_row(self) -> int:
+        return 8 * len(self.landmarks_)
+
+    def _row_transformer(self) -> Callable[[Array], Array]:
+        evaluate = kernel_evaluator(
+            self.landmarks_, self.kernel, self.gamma, coef0=self.coef0, degree=self.degree
+        )
+        return lambda rows: evaluate(rows) @ self.projection_
+
+
+def _kmeans_centres(rows: Array, n_centres: int, rng: np.random.Generator) -> Array:
+    n_centres = min(n_centres, len(rows))
+    order = sample_rows(rows, max(_KMEANS_ROWS_PER_CENTRE * n_centres, 10_000), rng)
+    # Copies of a row among the starting centres would make empty clusters.
+    start = np.unique(rows[order[:n_centres]], axis=0)
+    clustering = KMeans(len(start), init=start, n_init=1, max_iter=_KMEANS_ITERATIONS)
+    return np.asarray(clustering.fit(rows[order]).cluster_centers_)
