@@ -43,8 +43,9 @@ class _Declaration(BaseModel):
 class Expectation(_Declaration):
     """What a part must look like; a field left out is not checked.
 
-    ``labels`` maps each label to its number of rows, ``minimum`` and ``maximum`` bound the features,
-    ``tag_entries`` is the number of ones in the tag table.
+    ``labels`` maps each label to its number of rows (all labels, then), ``largest_label`` bounds
+    them; ``minimum`` and ``maximum`` bound the features; ``tag_entries`` is the number of ones in
+    the tag table.
     """
 
     rows: int | None = Field(default=None, ge=1)
@@ -53,6 +54,7 @@ class Expectation(_Declaration):
     tags: int | None = Field(default=None, ge=1)
     tag_entries: int | None = Field(default=None, ge=0)
     labels: dict[str, int] | None = None
+    largest_label: int | None = Field(default=None, ge=0)
     minimum: float | None = None
     maximum: float | None = None
 
@@ -68,6 +70,9 @@ class Expectation(_Declaration):
             declared, seen = expected.get(label, 0), labels.get(label, 0)
             if declared != seen:
                 found.append(f"rows with label {label}: {seen:,} found, {declared:,} declared")
+        largest = max((int(label) for label in labels), default=0)
+        if self.largest_label is not None and largest > self.largest_label:
+            found.append(f"largest label: {largest} found, {self.largest_label} declared")
         low, high = counts.get("minimum"), counts.get("maximum")
         if self.minimum is not None and low is not None and low < self.minimum:
             found.append(
@@ -110,14 +115,20 @@ class PartSpec(_Declaration):
 
 
 class Version(_Declaration):
-    """The release in another preparation; ``expect`` replaces the range the parts declare."""
+    """The release in another preparation.
+
+    With ``same_rows`` its parts have the rows, queries, features and labels of the plain ones, and
+    a range of their own; without, only what ``expect`` says of a part.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9_.-]+$")
     title: str
     folders: tuple[str, ...] = Field(min_length=1)
     options: dict[str, Any] = {}
+    same_rows: bool = True
     minimum: float | None = None
     maximum: float | None = None
+    expect: dict[str, Expectation] = {}
 
 
 class ReaderSpec(_Declaration):
@@ -212,8 +223,9 @@ def _resolve(dataset: DatasetSpec, spec: PartSpec, version: Version | None, name
     expect, variants, folders = spec.expect, spec.variants, dataset.folders
     options = {**dataset.reader.options, **spec.options}
     if version is not None:
-        # Another preparation keeps rows, queries and labels, and has its own range of values.
-        expect = expect.model_copy(update={"minimum": version.minimum, "maximum": version.maximum})
+        base = spec.expect if version.same_rows else Expectation()
+        own = {"minimum": version.minimum, "maximum": version.maximum}
+        expect = version.expect.get(spec.name, base.model_copy(update=own))
         variants, folders = (), version.folders
         options |= version.options
     return Part(
