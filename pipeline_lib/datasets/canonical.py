@@ -300,6 +300,8 @@ class CanonicalWriter:
                 continue
             if given[name] is None:
                 raise InputError(f"a block of rows has no column {name!r}")
+            if len(given[name]) != n:
+                raise InputError(f"column {name!r} has {len(given[name])} rows", expected=str(n))
             try:
                 columns.append(pa.array(given[name]).cast(self._schema.field(name).type))
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

@@ -117,8 +117,8 @@ class PartSpec(_Declaration):
 class Version(_Declaration):
     """The release in another preparation.
 
-    With ``same_rows`` its parts have the rows, queries, features and labels of the plain ones, and
-    a range of their own; without, only what ``expect`` says of a part.
+    Its parts have the features of the plain ones and a range of their own, and with ``same_rows``
+    also their rows, queries and label counts; ``expect`` replaces all of it for the parts it names.
     """
 
     name: str = Field(pattern=r"^[a-z0-9_.-]+$")
@@ -223,7 +223,9 @@ def _resolve(dataset: DatasetSpec, spec: PartSpec, version: Version | None, name
     expect, variants, folders = spec.expect, spec.variants, dataset.folders
     options = {**dataset.reader.options, **spec.options}
     if version is not None:
-        base = spec.expect if version.same_rows else Expectation()
+        base = spec.expect
+        if not version.same_rows:
+            base = base.model_copy(update={"rows": None, "queries": None, "labels": None})
         own = {"minimum": version.minimum, "maximum": version.maximum}
         expect = version.expect.get(spec.name, base.model_copy(update=own))
         variants, folders = (), version.folders
