@@ -101,6 +101,7 @@ def read_image_classes(
     *,
     files: Sequence[Path] | None = None,
     classes: Literal["folder", "prefix"] = "folder",
+    separator: str = ".",
     size: tuple[int, int] | None = None,
 ) -> ImageClasses:
     """Read a folder of grey pictures by class (ORL's ``s1/1.pgm``, Yale's ``subject01.happy``).
@@ -111,7 +112,9 @@ def read_image_classes(
     files : sequence of Path, optional
         The pictures; by default all below ``folder`` (see `find_pictures`).
     classes : {"folder", "prefix"}, default "folder"
-        The class of a picture: the name of its folder, or its file name up to the first dot.
+        The class of a picture: the name of its folder, or its file name up to ``separator``.
+    separator : str, default "."
+        For example ``"__"`` for COIL20's ``obj1__0.png``.
     size : (int, int), optional
         Height and width to resample to; without it all pictures must have one size.
 
@@ -140,7 +143,9 @@ def read_image_classes(
                 remedy="give a size to resample to",
             )
     names = [
-        path.parent.relative_to(folder).as_posix() if classes == "folder" else _prefix(path)
+        path.parent.relative_to(folder).as_posix()
+        if classes == "folder"
+        else path.name.partition(separator)[0]
         for path in files
     ]
     order = tuple(sorted(set(names), key=natural_key))
@@ -152,10 +157,6 @@ def read_image_classes(
         ids=tuple(path.relative_to(folder).as_posix() for path in files),
         shape=(shape[0], shape[1]),
     )
-
-
-def _prefix(path: Path) -> str:
-    return path.name.partition(".")[0]
 
 
 def match_tags(

@@ -18,6 +18,7 @@ from pipeline_lib.datasets.canonical import Kind, Layout, RawTable, Rows
 from pipeline_lib.datasets.catalogue import unknown
 from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.digits import digits_table
+from pipeline_lib.datasets.formats import FORMATS, read_format
 from pipeline_lib.datasets.letor import letor_shape, read_letor
 
 
@@ -101,9 +102,21 @@ def _read_digits(request: ReadRequest) -> RawTable:
     return digits_table(request.seed, **request.options)
 
 
+def _reader_by_format(name: str) -> Reader:
+    def read(request: ReadRequest) -> RawTable:
+        loaded = read_format(name, request.files, request.options, request.seed)
+        layout: dict[str, Any] = {"classes": loaded.classes}
+        if loaded.features:
+            layout["features"] = loaded.features
+        return table_of(loaded.data, loaded.kind, **layout)
+
+    return read
+
+
 READERS: Mapping[str, Reader] = {
     "digits": _read_digits,
     "letor": _read_letor,
+    **{name: _reader_by_format(name) for name in FORMATS},
 }
 
 

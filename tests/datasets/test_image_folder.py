@@ -122,6 +122,11 @@ def test_classes_by_prefix_need_no_suffix(tmp_path):
         write_pgm(tmp_path / name, np.zeros((2, 2), np.uint8))
     found = read_image_classes(tmp_path, files=sorted(tmp_path.iterdir()), classes="prefix")
     assert found.classes == ("subject01", "subject02") and found.y.tolist() == [0, 0, 1]
+    for angle in (0, 1):
+        write_pgm(tmp_path / f"obj{10 - angle}__{angle}.pgm", np.zeros((2, 2), np.uint8))
+    files = sorted(tmp_path.glob("obj*"))
+    found = read_image_classes(tmp_path, files=files, classes="prefix", separator="__")
+    assert found.classes == ("obj9", "obj10")
 
 
 def test_sizes(tmp_path):
