@@ -1,0 +1,1 @@
+"""Descriptors of single pictures, one module per family; see `features.image_descriptors`."""
