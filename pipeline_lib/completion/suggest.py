@@ -1,0 +1,161 @@
+"""Suggest further tags for tagged images: from a CSV file of image, tag rows to ranked rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from pipeline_lib.completion.base import TagCompleter
+from pipeline_lib.errors import InputError
+
+COLUMNS = ("image", "tag")
+
+_BLOCK_ENTRIES = 4_000_000
+
+
+class TagTable(NamedTuple):
+    """Observed tags with the names of their rows and columns, both in order of first appearance."""
+
+    D: sparse.csr_array
+    images: list[str]
+    tags: list[str]
+
+
+def read_tags(path: str | Path) -> TagTable:
+    """Read a CSV file with one observed tag a row.
+
+    The first line names the columns; ``image`` and ``tag`` must be among them, in any order, and
+    others are not looked at. Every value is text: tags called NA, null or nan, or 007, are tags.
+    Blanks around a value are dropped. A row may repeat. The file is UTF-8, with or without a byte
+    order mark, lines ending in LF or CRLF.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    TagTable
+
+    Raises
+    ------
+    InputError
+        With the line: a missing or doubled column, a row with too few or too many values, an empty
+        image or tag, an unfinished quotation; or a file that is missing, empty or not UTF-8.
+    """
+    path = Path(path)
+    images: dict[str, int] = {}
+    tags: dict[str, int] = {}
+    pairs: dict[tuple[int, int], None] = {}
+    for image, tag in _rows(path):
+        pairs[images.setdefault(image, len(images)), tags.setdefault(tag, len(tags))] = None
+    if not pairs:
+        raise InputError("no image is tagged", path=path, expected="rows of image, tag")
+    rows, columns = np.array(list(pairs), dtype=np.int64).T
+    ones = np.ones(len(rows))
+    D = sparse.csr_array((ones, (rows, columns)), shape=(len(images), len(tags)))
+    return TagTable(D, list(images), list(tags))
+
+
+def suggest_tags(path: str | Path, completer: TagCompleter, n_suggestions: int = 5) -> pl.DataFrame:
+    """Rank the tags that each image of a file does not have yet.
+
+    Parameters
+    ----------
+    path : str or Path
+        File as in `read_tags`.
+    completer : TagCompleter
+        Method to fit; it sees the tags only.
+    n_suggestions : int, default=5
+        Suggestions an image, fewer where it lacks fewer tags.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns ``image`` (str), ``rank`` (int64, from 1), ``tag`` (str) and ``score`` (float64),
+        images in the order of the file. Equal scores rank by first appearance of the tag.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or the number of suggestions is below 1.
+    """
+    if n_suggestions < 1:
+        raise InputError(f"n_suggestions={n_suggestions}", expected="at least 1")
+    table = read_tags(path)
+    scores = completer.fit(table.D).scores_
+    n, m = scores.shape
+    wanted = min(n_suggestions, m)
+    ranked = np.empty((n, wanted), dtype=np.int64)
+    lacking = m - np.diff(table.D.indptr)
+    step = max(1, _BLOCK_ENTRIES // m)
+    for start in range(0, n, step):
+        observed = table.D[start : start + step].toarray() > 0
+        block = np.where(observed, np.inf, -scores[start : start + step])
+        ranked[start : start + step] = np.argsort(block, axis=1, kind="stable")[:, :wanted]
+    images, places = np.nonzero(np.arange(wanted) < lacking[:, None])
+    chosen = ranked[images, places]
+    return pl.DataFrame(
+        {
+            "image": np.asarray(table.images, dtype=object)[images].tolist(),
+            "rank": (places + 1).astype(np.int64),
+            "tag": np.asarray(table.tags, dtype=object)[chosen].tolist(),
+            "score": scores[images, chosen],
+        },
+        schema={"image": pl.String, "rank": pl.Int64, "tag": pl.String, "score": pl.Float64},
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield image and tag of every row; blank lines are passed over."""
+    try:
+        stream = path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise InputError(f"cannot open the file ({error.strerror})", path=path) from error
+    with stream:
+        reader = csv.reader(stream, strict=True)
+        try:
+            header = next(reader, None)
+            if header is None:
+                raise InputError("the file is empty", path=path, expected="a line image,tag")
+            image_at, tag_at = _columns(path, [name.strip() for name in header])
+            for row in reader:
+                if not row:
+                    continue
+                line = reader.line_num
+                if len(row) != len(header):
+                    expected = f"{len(header)}, as in the first line"
+                    raise InputError(
+                        f"{len(row)} values in the row", path=path, line=line, expected=expected
+                    )
+                image, tag = row[image_at].strip(), row[tag_at].strip()
+                for name, value in zip(COLUMNS, (image, tag), strict=True):
+                    if not value:
+                        raise InputError(f"the {name} is empty", path=path, line=line)
+                yield image, tag
+        except csv.Error as error:
+            raise InputError(str(error), path=path, line=reader.line_num) from error
+        except UnicodeDecodeError as error:
+            line = reader.line_num + 1
+            raise InputError(
+                "the file is not UTF-8", path=path, line=line, remedy="save it as UTF-8"
+            ) from error
+
+
+def _columns(path: Path, header: list[str]) -> tuple[int, int]:
+    for name in COLUMNS:
+        if header.count(name) != 1:
+            found = "missing" if name not in header else "named twice"
+            raise InputError(
+                f"the column {name} is {found}",
+                path=path,
+                line=1,
+                expected=f"a first line with {' and '.join(COLUMNS)}",
+            )
+    return header.index("image"), header.index("tag")
