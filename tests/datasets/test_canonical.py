@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -64,14 +65,27 @@ def test_blocks_become_one_table_in_order(tmp_path):
     assert data.info == info == canonical_info(path)
 
 
-def test_blocks_read_one_by_one_agree_with_the_whole(tmp_path):
+def test_blocks_read_one_by_one_agree_with_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline_lib.datasets.canonical.CELLS_PER_ROW_GROUP", 1)  # 1,024 rows
     path = tmp_path / "part.parquet"
-    write_blocks(path, LTR, [ltr_rows(0, 7), ltr_rows(7, 20)])
+    write_blocks(path, LTR, [ltr_rows(0, 700), ltr_rows(700, 2500)])
     whole, blocks = read_canonical(path), list(iter_canonical(path))
-    assert [len(block) for block in blocks] == [7, 13]
+    assert [len(block) for block in blocks] == [1024, 1024, 452]
     for name in ("X", "y", "qid", "ids"):
         joined = np.concatenate([getattr(block, name) for block in blocks])
         np.testing.assert_array_equal(joined, getattr(whole, name))
+
+
+def test_the_file_does_not_depend_on_the_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline_lib.datasets.canonical.CELLS_PER_ROW_GROUP", 1)
+    files = []
+    for step in (100, 1024, 5000):
+        path = tmp_path / f"{step}.parquet"
+        bounds = [*range(0, 5000, step), 5000]
+        blocks = [ltr_rows(start, stop) for start, stop in pairwise(bounds)]
+        write_blocks(path, LTR, blocks)
+        files.append(path.read_bytes())
+    assert files[0] == files[1] == files[2]
 
 
 def test_schema_is_what_the_readme_says(tmp_path):
