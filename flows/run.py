@@ -107,26 +107,38 @@ def _with_prefect(command: RunCommand, home: Home, display: ProgressDisplay) -> 
     try:
         with display:
             display.stage("starting Prefect")
+            configure_prefect(home)
+            # Importing takes seconds, which the server needs for itself as well.
+            import mlflow  # noqa: F401
+            from prefect.settings import PREFECT_API_URL, temporary_settings
+
+            import flows.benchmark  # noqa: F401
+
             api = server.wait()
-            configure_prefect(home, api)
             display.line(f"Prefect  {api.removesuffix('/api')}")
-            run_id = _run_flow(command, home, display)
+            # Worker processes read the environment, this one has read it already.
+            os.environ["PREFECT_API_URL"] = api
+            with temporary_settings({PREFECT_API_URL: api}):
+                try:
+                    run_id = _run_flow(command, home, display)
+                finally:
+                    with suppress(Exception):
+                        _drain()
         return load_run(home, run_id)
     finally:
-        with suppress(Exception):
-            _drain()
         server.end()
 
 
-def configure_prefect(home: Home, api: str) -> None:
+def configure_prefect(home: Home) -> None:
     """Set Prefect's settings for this process; they are read when Prefect is imported."""
-    os.environ["PREFECT_API_URL"] = api
     os.environ.setdefault("PREFECT_HOME", str(home.prefect))
     os.environ.setdefault("PREFECT_PROFILES_PATH", str(home.prefect / "profiles.toml"))
     # The log of a flow run is on its page; the terminal belongs to the progress and the results.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
     os.environ.setdefault("DO_NOT_TRACK", "1")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
 
 
 def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:
@@ -154,9 +166,9 @@ def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:
 def _drain() -> None:
     """Send what Prefect still holds while its server is there to take it."""
     from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogHandler
+    from prefect.logging.handlers import APILogWorker
 
-    APILogHandler.flush()
+    APILogWorker.drain_all(timeout=5)
     EventsWorker.drain_all(timeout=5)
 
 

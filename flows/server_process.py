@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 GRACE_SECONDS = 10.0
 _PORTS = (4200, 0)
@@ -74,6 +75,8 @@ def _configure(folder: Path, host: str, port: int, *, keep: bool) -> None:
             del os.environ[name]
     os.environ.update(
         PREFECT_HOME=str(folder),
+        # Escaped: a "%" in the path would be decoded otherwise.
+        PREFECT_SERVER_DATABASE_CONNECTION_URL=f"sqlite+aiosqlite:///{quote(str(folder / 'prefect.db'))}",
         PREFECT_SERVER_API_HOST=host,
         PREFECT_SERVER_API_PORT=str(port),
         PREFECT_SERVER_ANALYTICS_ENABLED="false",

@@ -19,7 +19,8 @@ _MOST_COLUMNS = 6
 
 def print_results(record: RunRecord) -> None:
     """Print one table for each problem and metric definition."""
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    # A table in a file or a pipe is not cut to the width of a terminal that is not there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     if not len(record.results):
         console.print("no row was completed")
         return
@@ -44,8 +45,8 @@ def _table(title: str, part: pl.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     table.add_column("method")
     for name in metrics:
-        table.add_column(name, justify="right")
-    table.add_column("95 % interval", justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("95 % interval", justify="right", no_wrap=True)
     table.add_column("fit s", justify="right")
     for row in part.iter_rows(named=True):
         interval = "" if row["low"] is None else f"{row['low']:.4f}–{row['high']:.4f}"

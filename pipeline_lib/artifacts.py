@@ -136,7 +136,7 @@ class Artifact:
         if form["form"] == "transposed":
             matrix = matrix.T
         values = np.asarray(matrix, dtype=np.dtype(form["dtype"])).reshape(form["shape"])
-        return np.ascontiguousarray(values)
+        return values if values.ndim == 0 else np.ascontiguousarray(values)
 
     def sparse_array(self, name: str) -> sparse.csr_array:
         """Read a sparse matrix."""

@@ -12,12 +12,14 @@ import ast
 import hashlib
 import importlib.util
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 _OURS = "pipeline_lib"
+_parsing = threading.Lock()
 
 
 def canonical_json(value: Any) -> str:
@@ -65,7 +67,9 @@ def fingerprint(
 @cache
 def code_digest(modules: tuple[str, ...]) -> str:
     """Digest of the sources of the modules and of all they import from this project."""
-    sources = {name: _source_digest(name) for name in sorted(import_closure(modules))}
+    # CPython 3.11 counts the depth of syntax trees in one place for all threads.
+    with _parsing:
+        sources = {name: _source_digest(name) for name in sorted(import_closure(modules))}
     return digest(sources)
 
 

@@ -101,22 +101,22 @@ class MethodSpec:
         """Modules whose code a fit runs."""
         return tuple(sorted({(self.solver or self.target).partition(":")[0], self.module}))
 
-    def load(self) -> type:
+    def load(self) -> Any:
         """Import the public estimator's class."""
         return load_object(self.target)
 
-    def load_solver(self) -> type:
+    def load_solver(self) -> Any:
         """Import the class fitted on mapped features."""
         return load_object(self.solver or self.target)
 
-    def load_feature_map(self) -> type | None:
+    def load_feature_map(self) -> Any:
         """Import the feature map's class, if the method has one."""
         return None if self.feature_map is None else load_object(self.feature_map)
 
     def parameters(self) -> dict[str, Parameter]:
         """Typed parameters with their defaults, from the estimator's constructor."""
         cls = self.load()
-        constructor = typing.cast(Callable[..., Any], cls.__init__)  # type: ignore[misc]
+        constructor = typing.cast(Callable[..., Any], cls.__init__)
         hints = typing.get_type_hints(constructor)
         found = {}
         for name, parameter in inspect.signature(cls).parameters.items():

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.errors import InputError
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -49,3 +51,38 @@ class Dataset:
             if values is not None:
                 return len(values)
         return 0
+
+    def ranking(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+        """Features, relevance labels and queries.
+
+        Raises
+        ------
+        InputError
+            If the part has not all three; likewise below.
+        """
+        if self.X is None or self.y is None or self.qid is None:
+            raise self._lacks("features, relevance labels and queries")
+        return self.X, self.y, self.qid
+
+    def features(self) -> NDArray[Any]:
+        """The feature matrix."""
+        if self.X is None:
+            raise self._lacks("features")
+        return self.X
+
+    def labelled(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Features and class labels."""
+        if self.X is None or self.y is None:
+            raise self._lacks("features and class labels")
+        return self.X, self.y
+
+    def tag_matrix(self) -> NDArray[np.uint8]:
+        """The binary tag matrix."""
+        if self.Y is None:
+            raise self._lacks("tags")
+        return self.Y
+
+    def _lacks(self, what: str) -> InputError:
+        return InputError(
+            f"{self.name} {self.part} does not have {what}", remedy="choose another part or dataset"
+        )

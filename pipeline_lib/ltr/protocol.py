@@ -20,6 +20,7 @@ from pipeline_lib.errors import InputError
 from pipeline_lib.features.query_normalization import query_minmax
 from pipeline_lib.metrics.ranking import ranking_metrics
 from pipeline_lib.protocol import Data, FitLog, ProblemKind, write_evaluation
+from pipeline_lib.registry import MethodSpec
 from pipeline_lib.specs import FeatureStep, Parameters, PathSpec, StrictModel
 
 _ROLES = ("train", "vali", "test")
@@ -98,12 +99,13 @@ class LearningToRank(ProblemKind):
         method = registry.method(spec.method, self.name)
         solver = method.load_solver()
         accepted = inspect.signature(solver).parameters
-        train, vali = self._ready(spec, data["train"]), self._ready(spec, data["vali"])
+        train_X, train_y, train_qid = ranking_data(data["train"], spec.options["normalize"])
+        vali_X, vali_y, vali_qid = ranking_data(data["vali"], spec.options["normalize"])
         started = time.perf_counter()
         mapped = _load_map(method, features)
-        train_X = train.X if mapped is None else mapped.transform(train.X)
+        train_X = train_X if mapped is None else mapped.transform(train_X)
         shared = time.perf_counter() - started
-        vali_X = vali.X if mapped is None else mapped.transform(vali.X)
+        vali_X = vali_X if mapped is None else mapped.transform(vali_X)
         warm = "coef_init" in inspect.signature(solver.fit).parameters
         log = FitLog()
         coef: NDArray[np.float64] | None = None
@@ -115,13 +117,13 @@ class LearningToRank(ProblemKind):
                 model = solver(**params)
                 begun = time.perf_counter()
                 extra = {"coef_init": coef} if warm and coef is not None else {}
-                model.fit(train_X, train.y, train.qid, **extra)
+                model.fit(train_X, train_y, train_qid, **extra)
                 record.seconds = time.perf_counter() - begun
                 record.take(model)
                 record.validation = ranking_metrics(
                     model.predict(vali_X),
-                    vali.y,
-                    vali.qid,
+                    vali_y,
+                    vali_qid,
                     definition=spec.options["definitions"][0],
                 )
                 coef = getattr(model, "coef_", None)
@@ -148,54 +150,52 @@ class LearningToRank(ProblemKind):
             for name in fitted.array_names()
             if name.startswith(prefix)
         }
-        model = method.load_solver().from_state(params, state)  # type: ignore[attr-defined]
-        test = self._ready(spec, data["test"])
+        model = method.load_solver().from_state(params, state)
+        X, y, qid = ranking_data(data["test"], spec.options["normalize"])
         started = time.perf_counter()
         mapped = _load_map(method, features)
-        scores = model.predict(test.X if mapped is None else mapped.transform(test.X))
+        scores = model.predict(X if mapped is None else mapped.transform(X))
         seconds = time.perf_counter() - started
         results = {
-            definition: ranking_metrics(scores, test.y, test.qid, definition=definition)
+            definition: ranking_metrics(scores, y, qid, definition=definition)
             for definition in spec.options["definitions"]
         }
-        predictions = pl.DataFrame({"qid": test.qid, "y": test.y, "score": scores})
-        if test.ids is not None:
-            predictions = predictions.with_columns(pl.Series("id", test.ids.astype(str)))
+        predictions = pl.DataFrame({"qid": qid, "y": y, "score": scores})
+        ids = data["test"].ids
+        if ids is not None:
+            predictions = predictions.with_columns(pl.Series("id", ids.astype(str)))
         write_evaluation(out, results, seconds=seconds, predictions=predictions)
-
-    def _ready(self, spec: PathSpec, dataset: Dataset) -> Dataset:
-        return _normalised(dataset, spec.options["normalize"])
 
 
 def fit_feature_map(
     params: Parameters, data: Data, previous: Artifact | None
 ) -> Mapping[str, NDArray[Any]]:
     """Fit a feature map on the training documents and return its arrays."""
-    train = _normalised(data["train"], params["normalize"])
+    X, _, _ = ranking_data(data["train"], params["normalize"])
     arguments = dict(params["params"])
     if "seed" in params:
         arguments["random_state"] = params["seed"]
-    fitted = registry.load_object(params["feature_map"])(**arguments).fit(train.X)
+    fitted = registry.load_object(params["feature_map"])(**arguments).fit(X)
     state: Mapping[str, NDArray[Any]] = fitted.get_state()
     return state
 
 
-def _load_map(method: registry.MethodSpec, features: Sequence[Artifact]) -> Any:
+def _load_map(method: MethodSpec, features: Sequence[Artifact]) -> Any:
     if not features:
         return None
     artifact = features[0]
     arguments = dict(artifact.sidecar["spec"]["params"]["params"])
-    return method.load_feature_map().from_state(arguments, artifact.arrays())  # type: ignore[union-attr]
+    return method.load_feature_map().from_state(arguments, artifact.arrays())
 
 
-def _map_defaults(method: registry.MethodSpec) -> Parameters:
+def _map_defaults(method: MethodSpec) -> Parameters:
     """Map parameters that the method fixes (for example the kind of landmarks)."""
     return {name: v for name, v in method.defaults.items() if name in method.map_parameters}
 
 
-def _normalised(dataset: Dataset, how: str) -> Dataset:
-    if how == "none":
-        return dataset
-    from dataclasses import replace
-
-    return replace(dataset, X=query_minmax(dataset.X, dataset.qid))
+def ranking_data(
+    dataset: Dataset, normalize: str
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """Features, labels and queries of a part, normalised as the problem asks."""
+    X, y, qid = dataset.ranking()
+    return (query_minmax(X, qid) if normalize == "query-minmax" else X), y, qid

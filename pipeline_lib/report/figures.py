@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#8C6D1F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -47,7 +48,7 @@ def to_svg(drawn: Figure) -> str:
 
 def lines(
     x: Sequence[float],
-    series: dict[str, Sequence[float]],
+    series: Mapping[str, Sequence[float]],
     *,
     xlabel: str,
     ylabel: str,
