@@ -139,10 +139,19 @@ class ReaderSpec(_Declaration):
 
 
 class Source(_Declaration):
-    """An official address; ``files`` says what is found there."""
+    """An official address; ``files`` says what is found there.
+
+    One with a ``hash`` (of the file behind ``url``) is fetched, from ``mirrors`` when the address
+    fails; one without is a page for people. ``bytes`` is the size of the file. What an archive holds,
+    or the file itself, is put into ``folder`` below the dataset's folder.
+    """
 
     url: str = Field(pattern="^https?://")
     files: str = ""
+    hash: str | None = Field(default=None, pattern="^(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})$")
+    bytes: int | None = Field(default=None, ge=1)
+    mirrors: tuple[str, ...] = ()
+    folder: str = Field(default="", pattern=r"^[\w-]*$")
 
 
 class DatasetSpec(_Declaration):
