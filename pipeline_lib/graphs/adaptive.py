@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -156,21 +157,35 @@ class CandidateLists:
 
     def replace(self, rows: Ints, lists: CandidateLists) -> CandidateLists:
         """The same lists with those of ascending `rows` exchanged."""
-        counts = np.diff(self.indptr)
-        counts[rows] = np.diff(lists.indptr)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        changed = np.zeros(len(counts), dtype=bool)
-        changed[rows] = True
-        new_entry = np.repeat(changed, counts)
-        old_entry = ~np.repeat(changed, np.diff(self.indptr))
-        indices = np.empty(indptr[-1], dtype=np.int64)
-        sq_distances = np.empty(indptr[-1])
-        indices[new_entry], indices[~new_entry] = lists.indices, self.indices[old_entry]
-        sq_distances[new_entry] = lists.sq_distances
-        sq_distances[~new_entry] = self.sq_distances[old_entry]
+        indptr, (indices, sq_distances) = splice(
+            self.indptr,
+            rows,
+            lists.indptr,
+            (self.indices, lists.indices),
+            (self.sq_distances, lists.sq_distances),
+        )
         radius = self.radius.copy()
         radius[rows] = lists.radius
         return CandidateLists(indptr, indices, sq_distances, radius)
+
+
+def splice(
+    indptr: Ints, rows: Ints, new_indptr: Ints, *arrays: tuple[NDArray[Any], NDArray[Any]]
+) -> tuple[Ints, list[NDArray[Any]]]:
+    """Exchange ascending `rows` of ragged arrays, given as pairs (all rows, the new rows)."""
+    counts = np.diff(indptr)
+    changed = np.zeros(len(counts), dtype=bool)
+    changed[rows] = True
+    kept = ~np.repeat(changed, counts)
+    counts[rows] = np.diff(new_indptr)
+    new = np.repeat(changed, counts)
+    spliced = []
+    for old_values, new_values in arrays:
+        values = np.empty(len(new), dtype=old_values.dtype)
+        values[new] = new_values
+        values[~new] = old_values[kept]
+        spliced.append(values)
+    return np.concatenate([[0], np.cumsum(counts)]), spliced
 
 
 class CandidatePool:
@@ -349,21 +364,50 @@ class AdaptiveNeighbors:
                 return lists.sq_distances
             return lists.sq_distances + extra(rows[lists.row_of], lists.indices)
 
-        weights, self.thresholds, self.lists = certified_step(
-            self.pool, np.arange(n), self.lists, self.effective_gamma, costs, self.thresholds
+        everyone = np.arange(n)
+        step = certified_step(
+            self.pool,
+            everyone,
+            self.lists,
+            costs(everyone, self.lists),
+            self.effective_gamma,
+            costs,
+            self.thresholds,
         )
-        self.graph = graph_of(weights, self.lists.indices, self.lists.indptr, n)
+        self.lists, self.thresholds = step.lists, step.thresholds
+        self.graph = graph_of(step.weights, self.lists.indices, self.lists.indptr, n)
         return self.graph
+
+
+@dataclass(frozen=True)
+class GraphStep:
+    """Rows of an S-step.
+
+    Attributes
+    ----------
+    lists : CandidateLists
+        The candidates they are exact over.
+    costs, weights : ndarray of shape (nnz,)
+        Distances d_ij and weights s_ij of the candidates.
+    thresholds : ndarray of shape (rows,)
+    """
+
+    lists: CandidateLists
+    costs: Floats
+    weights: Floats
+    thresholds: Floats
 
 
 def certified_step(
     pool: CandidatePool,
     points: Ints,
     lists: CandidateLists,
+    costs: Floats,
     gamma: float,
-    costs: Callable[[Ints, CandidateLists], Floats],
+    cost_of: Callable[[Ints, CandidateLists], Floats],
     start: Floats | None = None,
-) -> tuple[Floats, Floats, CandidateLists]:
+    row_of: Ints | None = None,
+) -> GraphStep:
     """Exact rows of the S-step, with the candidate lists extended wherever they do not suffice.
 
     Parameters
@@ -373,41 +417,40 @@ def certified_step(
         Database point of each row (rows of several problems may be stacked).
     lists : CandidateLists
         Candidates of each row.
+    costs : ndarray of shape (nnz,)
+        d_ij of the candidates, at least the squared distance.
     gamma : float
         Positive.
-    costs : callable
-        ``costs(rows, lists)``: d_ij, at least the squared distance, of the candidates `lists` of
-        the given rows.
+    cost_of : callable
+        ``cost_of(rows, lists)``: the same for other candidates `lists` of some of the rows.
     start : ndarray of shape (rows,), optional
         Guess of the thresholds.
+    row_of : ndarray of int, shape (nnz,), optional
+        ``lists.row_of``, when the caller has it already.
 
     Returns
     -------
-    weights, thresholds, lists
-        Weights of the candidates in the returned lists.
+    GraphStep
+        Its lists are the object given if they sufficed.
     """
-    everyone = np.arange(len(points))
-
-    def project(rows: Ints, part: CandidateLists, guess: Floats | None) -> tuple[Floats, Floats]:
-        values = costs(rows, part) / (-2.0 * gamma)
-        return project_ragged(values, part.indptr, guess)
-
-    weights, thresholds = project(everyone, lists, start)
-    failing = _uncertified(lists, thresholds, gamma)
-    if not len(failing):
-        return weights, thresholds, lists
-    rows, part = failing, lists.take(failing)
+    weights, thresholds = project_ragged(costs / (-2.0 * gamma), lists.indptr, start, row_of)
+    rows = _uncertified(lists, thresholds, gamma)
+    counts = np.diff(lists.indptr)[rows]
     while len(rows):
         # The radius is always enough; doubling first keeps lists near the length they need.
-        part = pool.within(
-            points[rows], -2.0 * gamma * thresholds[rows], most=2 * np.diff(part.indptr)
+        radii = -2.0 * gamma * thresholds[rows]
+        part = pool.within(points[rows], radii, most=2 * counts)
+        part_costs = cost_of(rows, part)
+        part_weights, thresholds[rows] = project_ragged(
+            part_costs / (-2.0 * gamma), part.indptr, thresholds[rows]
+        )
+        _, (costs, weights) = splice(
+            lists.indptr, rows, part.indptr, (costs, part_costs), (weights, part_weights)
         )
         lists = lists.replace(rows, part)
-        _, thresholds[rows] = project(rows, part, thresholds[rows])
         short = _uncertified(part, thresholds[rows], gamma)
-        rows, part = rows[short], part.take(short)
-    weights, thresholds = project(everyone, lists, thresholds)
-    return weights, thresholds, lists
+        rows, counts = rows[short], np.diff(part.indptr)[short]
+    return GraphStep(lists, costs, weights, thresholds)
 
 
 def _uncertified(lists: CandidateLists, thresholds: Floats, gamma: float) -> Ints:

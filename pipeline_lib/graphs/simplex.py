@@ -9,8 +9,7 @@ from pipeline_lib.errors import InputError
 
 Floats = NDArray[np.float64]
 
-# Newton's method on a row with m entries ends after at most m passes; far fewer in practice.
-_MAX_PASSES = 200
+_MAX_PASSES = 100  # of Newton's method, which needs a handful; rounding must not keep it going
 
 
 def project_simplex(V: ArrayLike, mask: ArrayLike | None = None) -> Floats:
@@ -108,10 +107,9 @@ def project_ragged(
     n_rows = len(indptr) - 1
     if n_rows == 0:
         return np.zeros(0), np.zeros(0)
-    offsets = indptr[:-1]
     if row_of is None:
         row_of = np.repeat(np.arange(n_rows), np.diff(indptr))
-    top = np.maximum.reduceat(values, offsets)
+    top = np.maximum.reduceat(values, indptr[:-1])
     shifted = values - top[row_of]
     np.maximum(shifted, -1.0, out=shifted)
     if start is None:
@@ -119,39 +117,39 @@ def project_ragged(
     else:
         # The largest value of a row always has weight, so a guess above it is moved just below.
         eta = np.clip(start - top, -1.0, -np.finfo(float).eps)
-    eta = _newton_thresholds(shifted, indptr, row_of, eta)
-    weights = np.maximum(shifted - eta[row_of], 0.0)
+    weights, eta = _newton(shifted, indptr[:-1], row_of, eta)
     return weights, eta + top
 
 
-def _newton_thresholds(
-    shifted: Floats, indptr: NDArray[np.integer], row_of: NDArray[np.integer], eta: Floats
-) -> Floats:
-    """Newton's method for the thresholds of rows whose largest value is 0."""
-    eta = eta.copy()
-    open_rows = np.arange(len(eta))
-    current, offsets, rows = eta, indptr[:-1], row_of
-    previous_support = np.full(len(eta), -1)
-    for step in range(_MAX_PASSES):
-        inside = shifted > current[rows]
-        support = np.add.reduceat(inside, offsets, dtype=np.int64)
-        # Only the first step can come from above the root; from then on thresholds rise, so a
-        # row is done when its support repeats (supports of one row are nested) or rounding stops it.
-        updated = (np.add.reduceat(np.where(inside, shifted, 0.0), offsets) - 1.0) / support
-        done = support == previous_support
-        if step > 0:
-            done |= updated <= current
-        eta[open_rows] = updated
-        if done.all():
+def _newton(
+    shifted: Floats, offsets: NDArray[np.integer], row_of: NDArray[np.integer], eta: Floats
+) -> tuple[Floats, Floats]:
+    """Newton's method for the thresholds of rows whose largest value is 0.
+
+    The first step leads to or below the root, the following ones rise to it; each row is done when
+    its weights sum to one to rounding.
+    """
+    weights = shifted - eta[row_of]
+    np.maximum(weights, 0.0, out=weights)
+    for _ in range(_MAX_PASSES):
+        total = np.add.reduceat(weights, offsets)
+        support = np.add.reduceat(weights > 0, offsets, dtype=np.int64)
+        open_rows = np.abs(total - 1.0) > 4.0 * np.finfo(float).eps * (support + 1)
+        if not open_rows.any():
             break
-        if 2 * np.count_nonzero(done) > len(done):
-            keep = ~done
-            kept_values = keep[rows]
-            shifted = shifted[kept_values]
-            counts = np.diff(np.append(offsets, len(rows)))[keep]
-            offsets = np.concatenate([[0], np.cumsum(counts)[:-1]])
-            rows = np.repeat(np.arange(len(counts)), counts)
-            open_rows, previous_support, current = open_rows[keep], support[keep], updated[keep]
-        else:
-            previous_support, current = support, updated
-    return eta
+        eta = np.where(open_rows, eta + (total - 1.0) / support, eta)
+        if 4 * np.count_nonzero(open_rows) < len(open_rows):
+            # Few rows are left: go on with their values alone.
+            entries = open_rows[row_of]
+            counts = np.diff(np.append(offsets, len(row_of)))[open_rows]
+            ends = np.cumsum(counts)
+            weights[entries], eta[open_rows] = _newton(
+                shifted[entries],
+                ends - counts,
+                np.repeat(np.arange(len(counts)), counts),
+                eta[open_rows],
+            )
+            break
+        np.subtract(shifted, eta[row_of], out=weights)
+        np.maximum(weights, 0.0, out=weights)
+    return weights, eta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.base import IterativeEstimator
 from pipeline_lib.errors import InputError
@@ -99,9 +99,11 @@ class RankingAdaptiveNeighbors(RetrievalMethod, IterativeEstimator):
     def learned_graph(self, query: Query) -> RankingSolution:
         """Scores, graph S and objective history of one query of the database."""
         indices = query_points([query], len(self.X_))
-        return self._problem.solve(indices, tol=self.tol, max_iter=self.max_iter)[0]
+        return self._problem.solve(indices, tol=self.tol, max_iter=self.max_iter, keep_graphs=True)[
+            0
+        ]
 
-    def rank_vectors(self, V: Floats) -> Floats:
+    def rank_vectors(self, V: ArrayLike) -> Floats:
         """Score the database for queries outside it, as `RetrievalMethod.rank_vectors`."""
         scores, solutions = [], []
         for v in self._vectors(V):
@@ -129,7 +131,8 @@ class RankingAdaptiveNeighbors(RetrievalMethod, IterativeEstimator):
             raise InputError(f"lam is {self.lam}", expected="a positive number")
         if self.tol < 0 or self.max_iter < 1:
             raise InputError(
-                f"tol is {self.tol}, max_iter is {self.max_iter}", expected="tol >= 0, max_iter >= 1"
+                f"tol is {self.tol}, max_iter is {self.max_iter}",
+                expected="tol >= 0, max_iter >= 1",
             )
 
     def _prepare(self) -> None:

@@ -26,7 +26,7 @@ from pipeline_lib.graphs.adaptive import (
     graph_of,
     initial_weights,
 )
-from pipeline_lib.graphs.clamped import solve_clamped
+from pipeline_lib.graphs.clamped import RELATIVE_ACCURACY, solve_clamped
 from pipeline_lib.graphs.neighbors import NeighborGraph
 from pipeline_lib.graphs.simplex import project_ragged
 
@@ -37,7 +37,7 @@ STACK_ROWS = 16_384  # rows of a stacked problem: its arrays stay in the cache
 _STEP_ACCURACY = 1e-13  # absolute, of scores between 0 and 1, while alternating
 _LOST = 1e-17  # a change of a weight below this is lost in rounding
 _MARGIN = 30.0  # the active set is chosen this much below the bound that is checked at the end
-_SLACK = 1.25  # radius of the shared candidate lists over what resting rows need
+_SLACK = 1.5  # radius of the shared candidate lists over what resting rows need
 _SMALL = 2_000  # databases of which every point is active
 _WORTHWHILE = 0.7  # share of active points above which all are made active
 
@@ -53,14 +53,14 @@ class RankingSolution:
     objective : list of float
         After each f-step.
     converged : bool
-    graph : csr_array of shape (n, n)
-        The query's own S.
+    graph : csr_array of shape (n, n) or None
+        The query's own S, if asked for.
     """
 
     scores: Floats
     objective: list[float]
     converged: bool
-    graph: sp.csr_array
+    graph: sp.csr_array | None
 
 
 class AdaptiveRanking:
@@ -104,7 +104,10 @@ class AdaptiveRanking:
         self.lists, thresholds = adaptive.lists, adaptive.thresholds
         if not local:
             assert thresholds is not None
-            self.lists = self.pool.within(np.arange(n), _SLACK * -2.0 * self.gamma * thresholds)
+            # A few more candidates than rows at rest use, since lists grow query by query.
+            support = np.diff(adaptive.graph.indptr)
+            radii = _SLACK * -2.0 * self.gamma * thresholds
+            self.lists = self.pool.within(np.arange(n), radii, most=support + support // 4 + 2)
         self.resting, self.resting_thresholds = project_ragged(
             self.lists.sq_distances / (-2.0 * self.gamma), self.lists.indptr, thresholds
         )
@@ -114,16 +117,20 @@ class AdaptiveRanking:
         # Scores below this leave the graph of a point at rest.
         self.lost = float(np.sqrt(2.0 * self.gamma * _LOST / lam))
 
-    def solve(self, queries: list[Ints], *, tol: float, max_iter: int) -> list[RankingSolution]:
+    def solve(
+        self, queries: list[Ints], *, tol: float, max_iter: int, keep_graphs: bool = False
+    ) -> list[RankingSolution]:
         """Solve for each query: its points are clamped to score 1."""
         first, costs = self._first_scores(queries)
         if max_iter == 1:
             return [
-                RankingSolution(self._refined(self.initial, query, f), [float(cost)], False, self.initial)
+                RankingSolution(
+                    self._refined(self.initial, query, f), [float(cost)], False, self.initial
+                )
                 for query, f, cost in zip(queries, first.T, costs)
             ]
         active = self._active(first)
-        solutions = self._alternate(queries, first, costs, active, tol, max_iter)
+        solutions = self._alternate(queries, first, costs, active, tol, max_iter, keep_graphs)
         # Where a score outside the active points is one that its graph would have answered to after
         # all, solve again with every point active.
         for place, query in enumerate(queries):
@@ -131,7 +138,7 @@ class AdaptiveRanking:
                 one = slice(place, place + 1)
                 everything = np.ones((1, self.n), dtype=bool)
                 solutions[place] = self._alternate(
-                    [query], first[:, one], costs[one], everything, tol, max_iter
+                    [query], first[:, one], costs[one], everything, tol, max_iter, keep_graphs
                 )[0]
         return solutions
 
@@ -147,9 +154,7 @@ class AdaptiveRanking:
             componentwise=False,
         )
         rows = np.repeat(np.arange(self.n), np.diff(self.initial.indptr))
-        smooth = [
-            self.initial.data @ (f[rows] - f[self.initial.indices]) ** 2 for f in scores.T
-        ]
+        smooth = [self.initial.data @ (f[rows] - f[self.initial.indices]) ** 2 for f in scores.T]
         fidelity = (scores**2).sum(axis=0) - counts
         return scores, self.initial_cost + self.lam * np.array(smooth) + fidelity
 
@@ -172,6 +177,7 @@ class AdaptiveRanking:
         active: NDArray[np.bool_],
         tol: float,
         max_iter: int,
+        keep_graphs: bool,
     ) -> list[RankingSolution]:
         stack = _Stack.build(self, queries, first, active)
         outside = np.array([self.resting_costs[~points].sum() for points in active])
@@ -179,21 +185,28 @@ class AdaptiveRanking:
         pending = np.ones(len(queries), dtype=bool)
         solutions: dict[int, RankingSolution] = {}
         for iteration in range(2, max_iter + 1):
-            before = stack.scores
+            before = stack.scores.copy()
             stack.update_graph()
             stack.update_scores()
             values = stack.objective() + outside
             change = np.sqrt(stack.per_query((stack.scores - before)[:-1] ** 2))
             converged = pending & (change <= tol * np.sqrt(stack.per_query(before[:-1] ** 2)))
-            for place in np.flatnonzero(pending):
+            for place in np.flatnonzero(pending).tolist():
                 objective[place].append(float(values[place]))
             leaving = pending if iteration == max_iter else converged
-            for place in np.flatnonzero(leaving):
-                graph, scores = stack.solution(place, first[:, place])
-                scores = self._refined(graph, queries[place], scores)
-                solutions[place] = RankingSolution(
-                    scores, objective[place], bool(converged[place]), graph
-                )
+            if leaving.any():
+                done = stack.keep(leaving)
+                whole = len(done.point) == np.count_nonzero(leaving) * self.n
+                if whole:
+                    done.update_scores(refined=True)
+                for place in np.flatnonzero(leaving).tolist():
+                    scores = done.scores_of(place, first[:, place])
+                    graph = done.graph_of(place) if keep_graphs or not whole else None
+                    if graph is not None and not whole:
+                        scores = self._refined(graph, queries[place], scores)
+                    solutions[place] = RankingSolution(
+                        scores, objective[place], bool(converged[place]), graph
+                    )
             pending = pending & ~leaving
             if not pending.any():
                 break
@@ -209,7 +222,8 @@ class AdaptiveRanking:
 def score_system(graph: sp.csr_array, lam: float) -> tuple[sp.csr_array, Floats]:
     """Conductances ``lam (S + S')`` and degrees of ``(2 lam L_S + I) f = 0`` at the free points."""
     conductances = sp.csr_array(lam * (graph + graph.T))
-    return conductances, 1.0 + np.asarray(conductances.sum(axis=1)).ravel()
+    degrees: Floats = 1.0 + np.asarray(conductances.sum(axis=1), dtype=np.float64).ravel()
+    return conductances, degrees
 
 
 @dataclass
@@ -228,6 +242,7 @@ class _Stack:
     lists: CandidateLists
     row_of: Ints
     columns: Ints
+    costs: Floats  # d_ij of the candidates, for the present scores
     thresholds: Floats
     weights: Floats
     from_outside: Floats  # weight that each row receives from inactive rows
@@ -253,7 +268,7 @@ class _Stack:
         entries = np.arange(len(row_of)) - np.repeat(lists.indptr[:-1], counts)
         weights = problem.resting[entries + np.repeat(problem.lists.indptr[point], counts)]
         inside = np.bincount(columns, weights, minlength=size + 1)[:-1]
-        return cls(
+        stack = cls(
             problem=problem,
             n_queries=len(queries),
             owner=owner,
@@ -262,12 +277,15 @@ class _Stack:
             lists=lists,
             row_of=row_of,
             columns=columns,
+            costs=lists.sq_distances,
             thresholds=problem.resting_thresholds[point],
             weights=weights,
             from_outside=np.maximum(problem.received[point] - inside, 0.0),
             clamped=np.concatenate([lookup[place, query] for place, query in enumerate(queries)]),
             scores=np.append(first.T[active], 0.0),
         )
+        stack._update_costs()
+        return stack
 
     def keep(self, queries: NDArray[np.bool_]) -> _Stack:
         """The rows of some queries, which keep their numbers."""
@@ -284,6 +302,7 @@ class _Stack:
             lists=lists,
             row_of=lists.row_of,
             columns=number[self.columns[entries]],
+            costs=self.costs[entries],
             thresholds=self.thresholds[kept],
             weights=self.weights[entries],
             from_outside=self.from_outside[kept],
@@ -294,49 +313,59 @@ class _Stack:
     def update_graph(self) -> None:
         """S-step."""
         problem = self.problem
-        self.weights, self.thresholds, lists = certified_step(
-            problem.pool, self.point, self.lists, problem.gamma, self._costs, self.thresholds
+        step = certified_step(
+            problem.pool,
+            self.point,
+            self.lists,
+            self.costs,
+            problem.gamma,
+            self._costs_of,
+            self.thresholds,
+            self.row_of,
         )
-        if lists is not self.lists:
-            self.lists, self.row_of = lists, lists.row_of
-            self.columns = self.lookup[self.owner[self.row_of], lists.indices]
+        if step.lists is not self.lists:
+            self.lists, self.row_of = step.lists, step.lists.row_of
+            self.columns = self.lookup[self.owner[self.row_of], self.lists.indices]
+        self.costs, self.weights, self.thresholds = step.costs, step.weights, step.thresholds
 
-    def _costs(self, rows: Ints, lists: CandidateLists) -> Floats:
+    def _costs_of(self, rows: Ints, lists: CandidateLists) -> Floats:
+        row_of = rows[lists.row_of]
+        columns = self.lookup[self.owner[row_of], lists.indices]
+        return self._costs(row_of, columns, lists.sq_distances)
+
+    def _update_costs(self) -> None:
+        self.costs = self._costs(self.row_of, self.columns, self.lists.sq_distances)
+
+    def _costs(self, row_of: Ints, columns: Ints, sq_distances: Floats) -> Floats:
         """``||x_i - x_j||^2 + lam (f_i - f_j)^2`` of candidate pairs."""
-        if lists is self.lists:
-            row_of, columns = self.row_of, self.columns
-        else:
-            row_of = rows[lists.row_of]
-            columns = self.lookup[self.owner[row_of], lists.indices]
         costs = self.scores[row_of]
         costs -= self.scores[columns]
         costs *= costs
         costs *= self.problem.lam
-        costs += lists.sq_distances
+        costs += sq_distances
         return costs
 
-    def update_scores(self) -> None:
-        """f-step, on the active points."""
+    def update_scores(self, *, refined: bool = False) -> None:
+        """f-step on the active points; `refined` for scores accurate in every component."""
         size = len(self.point)
         graph = graph_of(self.weights, self.columns, self.lists.indptr, size)
         conductances = sp.csr_array(self.problem.lam * (graph + graph.T))
         received = np.bincount(self.columns, self.weights, minlength=size + 1)[:-1]
         degrees = 1.0 + self.problem.lam * (1.0 + received + self.from_outside)
-        scores = solve_clamped(
+        self.scores[:-1] = solve_clamped(
             conductances,
             degrees,
             (self.clamped,),
             self.scores[:-1],
-            accuracy=_STEP_ACCURACY,
-            componentwise=False,
+            accuracy=RELATIVE_ACCURACY if refined else _STEP_ACCURACY,
+            componentwise=refined,
         )
-        self.scores = np.append(scores, 0.0)
+        self._update_costs()
 
     def objective(self) -> Floats:
         """Objective of each query, without the rows of inactive points."""
-        everyone = np.arange(len(self.point))
-        terms = self._costs(everyone, self.lists)
-        terms += self.problem.gamma * self.weights
+        terms = self.problem.gamma * self.weights
+        terms += self.costs
         terms *= self.weights
         fidelity = self.scores[:-1] ** 2
         fidelity[self.clamped] = 0.0
@@ -344,30 +373,32 @@ class _Stack:
 
     def per_query(self, values: Floats) -> Floats:
         """Sums of row values, shape (n_queries,)."""
-        return np.bincount(self.owner, values, minlength=self.n_queries)
+        sums = np.bincount(self.owner, values, minlength=self.n_queries)
+        return sums.astype(np.float64, copy=False)
 
-    def solution(self, place: int, first: Floats) -> tuple[sp.csr_array, Floats]:
-        """Graph of all points for one query, and its scores (of inactive points: the first)."""
+    def scores_of(self, place: int, first: Floats) -> Floats:
+        """Scores of all points for one query; inactive points have their first ones."""
+        own = self.owner == place
+        scores = first.copy()
+        scores[self.point[own]] = self.scores[:-1][own]
+        return scores
+
+    def graph_of(self, place: int) -> sp.csr_array:
+        """Graph of all points for one query."""
         problem = self.problem
         own = np.flatnonzero(self.owner == place)
         entries = slice(self.lists.indptr[own[0]], self.lists.indptr[own[-1] + 1])
-        rows = self.point[self.row_of[entries]]
-        indices, weights = self.lists.indices[entries], self.weights[entries]
-        if len(own) < problem.n:
-            at_rest = np.ones(problem.n, dtype=bool)
-            at_rest[self.point[own]] = False
-            resting_rows = problem.lists.row_of
-            used = at_rest[resting_rows]
-            rows = np.concatenate([rows, resting_rows[used]])
-            indices = np.concatenate([indices, problem.lists.indices[used]])
-            weights = np.concatenate([weights, problem.resting[used]])
+        at_rest = np.ones(problem.n, dtype=bool)
+        at_rest[self.point[own]] = False
+        resting_rows = problem.lists.row_of
+        used = at_rest[resting_rows]
+        rows = np.concatenate([self.point[self.row_of[entries]], resting_rows[used]])
+        columns = np.concatenate([self.lists.indices[entries], problem.lists.indices[used]])
+        weights = np.concatenate([self.weights[entries], problem.resting[used]])
         positive = weights > 0
-        graph = sp.csr_array(
+        return sp.csr_array(
             sp.coo_array(
-                (weights[positive], (rows[positive], indices[positive])),
+                (weights[positive], (rows[positive], columns[positive])),
                 shape=(problem.n, problem.n),
             )
         )
-        scores = first.copy()
-        scores[self.point[own]] = self.scores[own]
-        return graph, scores
