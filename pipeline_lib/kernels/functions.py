@@ -49,8 +49,17 @@ def as_rows(X: ArrayLike, name: str = "X", *, n_features: int | None = None) -> 
     InputError
         When ``X`` is not two-dimensional, empty, not finite, or not ``n_features`` wide.
     """
+    return check_rows(X, name, n_features=n_features).astype(np.float64, copy=False)
+
+
+def check_rows(
+    X: ArrayLike, name: str = "X", *, n_features: int | None = None
+) -> NDArray[np.float64] | NDArray[np.float32]:
+    """`as_rows`, except that float32 stays float32, for data too large to be copied."""
     try:
-        rows = np.asarray(X, dtype=np.float64)
+        rows = np.asarray(X)
+        if rows.dtype != np.float32:
+            rows = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} cannot be read as numbers", expected="a 2-d array") from error
     if rows.ndim != 2 or rows.shape[0] == 0 or rows.shape[1] == 0:
@@ -65,7 +74,7 @@ def as_rows(X: ArrayLike, name: str = "X", *, n_features: int | None = None) -> 
     # The sum is finite exactly when no entry is NaN or infinite, short of an overflow that the
     # full test then resolves; it needs no temporary of the size of X.
     with np.errstate(over="ignore", invalid="ignore"):
-        total = rows.sum()
+        total = rows.sum(dtype=np.float64)
     if not np.isfinite(total) and not np.isfinite(rows).all():
         raise InputError(f"{name} contains NaN or infinite values", expected="finite numbers")
     return rows
