@@ -18,6 +18,7 @@ One TOML file per dataset in ``data/catalogue``; its stem is the dataset's name.
 A part without files is made by its reader (bundled or generated data) from the options and a seed.
 
 To add a dataset: write its TOML; if its format is new, write a reader and enter it in `readers`.
+Declarations of the user's own lie in the folder ``catalogue`` of a data root; `own` writes them.
 """
 
 from __future__ import annotations
@@ -161,9 +162,9 @@ class DatasetSpec(_Declaration):
     title: str
     kind: Kind
     licence: str
-    homepage: str = Field(pattern="^https?://")
+    homepage: str = Field(default="", pattern="^(https?://.*)?$")
     sources: tuple[Source, ...] = ()
-    citation: str
+    citation: str = ""
     folders: tuple[str, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
     reader: ReaderSpec
@@ -263,9 +264,26 @@ def catalogue_dir() -> Path:
     )
 
 
+def own_folders() -> list[Path]:
+    """Folders of the user's own declarations: ``catalogue`` below each data root."""
+    # Roots are a matter of raw files, which are looked for by what is declared here.
+    from pipeline_lib.datasets.rawfiles import data_roots
+
+    return [root / "catalogue" for root in data_roots()]
+
+
+def _declarations() -> dict[str, Path]:
+    """Declaration by name; the project's own come before the user's, and those of earlier roots."""
+    found: dict[str, Path] = {}
+    for folder in (catalogue_dir(), *own_folders()):
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
 def names() -> list[str]:
     """Names of all declared datasets, sorted."""
-    return sorted(path.stem for path in catalogue_dir().glob("*.toml"))
+    return sorted(_declarations())
 
 
 def dataset_spec(name: str) -> DatasetSpec:
@@ -276,10 +294,10 @@ def dataset_spec(name: str) -> DatasetSpec:
     InputError
         No such dataset (the nearest names are offered), or its declaration is not valid.
     """
-    known = names()
+    known = _declarations()
     if name not in known:
-        raise unknown("dataset", name, known)
-    return _read_declaration(catalogue_dir() / f"{name}.toml")
+        raise unknown("dataset", name, sorted(known))
+    return _read_declaration(known[name])
 
 
 @cache
