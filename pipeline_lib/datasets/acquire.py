@@ -205,7 +205,7 @@ def describe(name: str, part: str | None = None, *, allow_mismatch: bool = False
             "images per tag": _distribution(per_tag),
             "most common tags": {data.tags[tag]: int(per_tag[tag]) for tag in common},
         }
-    kept = ("variant", "mismatch", "sources", "findings")
+    kept = ("variant", "variant_note", "mismatch", "sources", "findings")
     return facts | {key: data.info[key] for key in kept if data.info.get(key)}
 
 
@@ -372,6 +372,7 @@ def _provenance(
         "name": part.dataset.name,
         "part": part.name,
         "variant": variant,
+        "variant_note": next((each.note for each in part.variants if each.name == variant), ""),
         "mismatch": mismatch,
         "sources": digests,
         "reader": {"format": part.format, "options": dict(part.options)},

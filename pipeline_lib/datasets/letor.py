@@ -38,10 +38,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.datasets.canonical import Layout, RawTable, Rows, sync_folder
 from pipeline_lib.datasets.letor_block import MAX_INDEX, MAX_QUERY_LENGTH, Block, parse_block
+from pipeline_lib.datasets.reading import require_dense_size
 from pipeline_lib.errors import InputError
 
 BLOCK_BYTES = 1 << 20  # stays in the cache; larger blocks only cost page faults
 MAX_LINE_BYTES = 1 << 26
+MAX_CELLS = 1 << 22  # of one piece of dense rows
 PARSERS = 2
 
 NullPolicy = Literal["minimum", "zero", "refuse"]
@@ -141,7 +143,7 @@ def read_letor(
         has_comment=True,
     )
     blocks = _blocks(path, base, base + width - 1, block_bytes)
-    dense = (_dense(block, path, base, width, findings, null) for block in blocks)
+    dense = _dense_blocks(blocks, path, base, width, findings, null)
     rows = _fill_by_query(dense) if null == "minimum" else (block.rows for block in dense)
     return RawTable(layout, rows, findings)
 
@@ -226,19 +228,40 @@ class _Dense:
         return cast(NDArray[np.int32], self.rows.y)
 
 
-def _dense(
-    block: Block, path: Path, base: int, width: int, findings: dict[str, Any], null: NullPolicy
-) -> _Dense:
+def _dense_blocks(
+    blocks: Iterable[Block],
+    path: Path,
+    base: int,
+    width: int,
+    findings: dict[str, Any],
+    null: NullPolicy,
+) -> Iterator[_Dense]:
+    """Dense rows in pieces of bounded size, however sparse the lines are."""
+    rows = stored = 0
+    step = max(1, MAX_CELLS // width)
+    for block in blocks:
+        if len(block.missing) and null == "refuse":
+            row = int(np.searchsorted(np.cumsum(block.lengths), block.missing[0], side="right"))
+            raise InputError(
+                f"feature {block.indices[block.missing[0]]} is NULL",
+                path=path,
+                line=int(block.lines[row]),
+                expected="no missing values",
+                remedy="choose null = minimum or zero",
+            )
+        rows += len(block.labels)
+        stored += len(block.values)
+        require_dense_size(rows, width, stored, path, "a feature matrix")
+        findings["null_values"] += len(block.missing)
+        findings["skipped_lines"] += block.skipped
+        for start in range(0, len(block.labels), step):
+            yield _dense(
+                block if len(block.labels) <= step else block.rows(start, step), base, width
+            )
+
+
+def _dense(block: Block, base: int, width: int) -> _Dense:
     n = len(block.labels)
-    if len(block.missing) and null == "refuse":
-        row = int(np.searchsorted(np.cumsum(block.lengths), block.missing[0], side="right"))
-        raise InputError(
-            f"feature {block.indices[block.missing[0]]} is NULL",
-            path=path,
-            line=int(block.lines[row]),
-            expected="no missing values",
-            remedy="choose null = minimum or zero",
-        )
     columns = block.indices - base
     regular = len(columns) == n * width and bool(
         (columns.reshape(n, width) == np.arange(width)).all()
@@ -251,8 +274,6 @@ def _dense(
     else:
         X = np.zeros((n, width))
         X[row_of, columns] = block.values
-    findings["null_values"] += len(block.missing)
-    findings["skipped_lines"] += block.skipped
     rows = Rows(
         X=X,
         y=block.labels,

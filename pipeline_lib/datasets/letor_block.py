@@ -55,6 +55,24 @@ class Block:
     missing: NDArray[np.int64]  # positions of NULL in the flat arrays
     skipped: int  # lines without a row
 
+    def rows(self, start: int, count: int) -> Block:
+        """Some consecutive rows, as a block of their own."""
+        here = slice(start, start + count)
+        first = int(self.lengths[:start].sum())
+        last = first + int(self.lengths[here].sum())
+        inside = (self.missing >= first) & (self.missing < last)
+        return Block(
+            labels=self.labels[here],
+            queries=self.queries[here],
+            comments=self.comments[here],
+            lines=self.lines[here],
+            lengths=self.lengths[here],
+            indices=self.indices[first:last],
+            values=self.values[first:last],
+            missing=self.missing[inside] - first,
+            skipped=0,
+        )
+
 
 class _Refused(Exception):
     """The block has an error somewhere."""

@@ -132,7 +132,8 @@ def test_what_differs_stops_unless_allowed(own, tmp_path):
 
 def test_variants_and_versions(own, tmp_path):
     put(own / "Own" / "Fold1", vali_txt=VALI[:12])
-    assert acquire.ingest("own", "fold1/vali", tmp_path / "out")["variant"] == "first-row"
+    info = acquire.ingest("own", "fold1/vali", tmp_path / "out")
+    assert (info["variant"], info["variant_note"]) == ("first-row", "one row only")
     put(own / "Own-null" / "Fold1", train_txt=TRAIN.replace(b"2:0.5", b"2:NULL 3:-7"))
     info = acquire.ingest("own", "null/fold1/train", tmp_path / "out")
     assert info["findings"]["null_values"] == 1

@@ -167,6 +167,23 @@ def test_errors_name_the_place(tmp_path, case):
     assert caught.value.expected
 
 
+@pytest.mark.parametrize("cells", [1, 7, 40])
+def test_dense_pieces_do_not_matter(tmp_path, monkeypatch, cells):
+    path = save(tmp_path, NULLS + b"1 qid:3 3:8 1:NULL\n2 qid:3 2:-1 1:6\n")
+    whole = load(path)
+    monkeypatch.setattr("pipeline_lib.datasets.letor.MAX_CELLS", cells)
+    pieces = load(path)
+    np.testing.assert_array_equal(pieces[0], whole[0])
+    np.testing.assert_array_equal(pieces[1], whole[1])
+    assert pieces[2:] == whole[2:]
+
+
+def test_a_few_values_cannot_claim_a_huge_matrix(tmp_path):
+    path = save(tmp_path, b"0 qid:1 65535:1\n" + b"0 qid:1\n" * 2000)
+    with pytest.raises(InputError, match=r"feature matrix of 2,001 x 65,535 .* is too large"):
+        load(path)
+
+
 def test_null_in_a_query_longer_than_several_blocks(tmp_path):
     """The minimum comes from rows that have already left the reader."""
     lines = ["0 qid:1 1:-5 2:1"] + ["0 qid:1 1:2 2:2"] * 20 + ["0 qid:1 1:NULL 2:0"]
