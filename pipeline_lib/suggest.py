@@ -26,8 +26,9 @@ def unknown_name(
         The file in which the name stands.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.5)
-    matches = [n for n in names if n.lower() in close]
+    by_lower = {n.lower(): n for n in reversed(names)}
+    close = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    matches = [by_lower[lower] for lower in close]
     if matches:
         remedy = "did you mean " + " or ".join(f'"{match}"' for match in matches) + "?"
     else:

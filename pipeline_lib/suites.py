@@ -253,6 +253,8 @@ def _set(body: dict[str, Any], name: str, value: Any) -> None:
             if name not in registry.method(entry["name"], problem["kind"]).parameters():
                 continue
             used = True
+            if isinstance(value, list) and entry["winners_of"]:
+                continue  # such a row takes what the other one has chosen from the list
             entry["grid"].pop(name, None)
             if isinstance(value, list):
                 entry["grid"][name] = value
@@ -408,7 +410,8 @@ def _check(suite: Suite, path: str | Path | None) -> None:
 
 
 def _suite_error(error: ValidationError, path: str | Path | None) -> InputError:
-    first = error.errors()[0]
+    # A misspelled key is both unknown and missing: the first is the one to speak of.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known: set[str] = set()

@@ -23,7 +23,6 @@ Declarations of the user's own lie in the folder ``catalogue`` of a data root; `
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline_lib.datasets.canonical import Kind
 from pipeline_lib.errors import InputError
+from pipeline_lib.suggest import unknown_name
 
 
 class _Declaration(BaseModel):
@@ -191,7 +191,7 @@ class DatasetSpec(_Declaration):
             for spec in self.parts:
                 if prefix + spec.name == name:
                     return _resolve(self, spec, version, name)
-        raise unknown(f"part of {self.name}", name, self.part_names())
+        raise unknown_name(f"part of {self.name}", name, self.part_names())
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def dataset_spec(name: str) -> DatasetSpec:
     """
     known = _declarations()
     if name not in known:
-        raise unknown("dataset", name, sorted(known))
+        raise unknown_name("dataset", name, sorted(known))
     return _read_declaration(known[name])
 
 
@@ -318,14 +318,3 @@ def _read_declaration(path: Path) -> DatasetSpec:
     if repeated:
         raise InputError(f"declares part {min(repeated)!r} more than once", path=path)
     return spec
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist, with the nearest existing ones."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return InputError(
-        f"unknown {what} {name!r}",
-        expected="one of " + ", ".join(known) if not near else None,
-        remedy="did you mean " + " or ".join(near) + "?" if near else None,
-    )

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.datasets.canonical import Kind, Layout, RawTable, Rows
-from pipeline_lib.datasets.catalogue import unknown
 from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.digits import digits_table
 from pipeline_lib.datasets.formats import FORMATS, read_format
@@ -123,5 +122,5 @@ READERS: Mapping[str, Reader] = {
 def reader_of(format_name: str) -> Reader:
     """The reader of a format; an unknown one is an `InputError` with the nearest names."""
     if format_name not in READERS:
-        raise unknown("format", format_name, READERS)
+        raise unknown_name("format", format_name, READERS)
     return READERS[format_name]

@@ -57,15 +57,15 @@ def test_the_first_part_is_the_default():
 
 
 def test_unknown_names_get_a_suggestion():
-    with pytest.raises(InputError, match="unknown dataset 'mq208'; did you mean mq2008"):
+    with pytest.raises(InputError, match='unknown dataset "mq208"; did you mean "mq2008"'):
         dataset_spec("mq208")
-    with pytest.raises(InputError, match=r"unknown dataset 'zzz'; expected one of .*digits"):
+    with pytest.raises(InputError, match=r'unknown dataset "zzz"; known: .*digits'):
         dataset_spec("zzz")
     with pytest.raises(
-        InputError, match="unknown part of mq2008 'fold1/valid'; did you mean fold1/vali"
+        InputError, match='unknown part of mq2008 "fold1/valid"; did you mean "fold1/vali"'
     ):
         dataset_spec("mq2008").part("fold1/valid")
-    with pytest.raises(InputError, match="unknown format 'leter'; did you mean letor"):
+    with pytest.raises(InputError, match='unknown format "leter"; did you mean "letor"'):
         reader_of("leter")
 
 

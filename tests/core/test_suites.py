@@ -1,0 +1,164 @@
+"""Suites: strict reading, did-you-mean, overrides, expansion into paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.errors import InputError
+from pipeline_lib.suites import (
+    expand,
+    load_suite,
+    parse_suite,
+    phases,
+    suite_names,
+    with_overrides,
+)
+
+TEXT = """
+version = 1
+name = "small"
+title = "A small suite"
+
+[[problems]]
+name = "search"
+kind = "ltr"
+dataset = "digits"
+splits = ["ltr"]
+headline = "map"
+
+[problems.selection]
+metric = "map"
+
+[[problems.methods]]
+name = "RankSVM"
+grid = { C = [0.1, 1.0] }
+
+[[problems.methods]]
+name = "RankNystroem"
+label = "N20"
+params = { n_components = 20 }
+grid = { C = [0.1, 1.0], gamma = [0.1, 0.5, 1.0] }
+repetitions = 2
+
+[[problems.methods]]
+name = "RankNystroem"
+label = "N40"
+params = { n_components = 40 }
+winners_of = "N20"
+"""
+
+
+def test_every_suite_that_comes_with_the_project_is_sound() -> None:
+    assert {"quickstart", "letor-mq2008"} <= set(suite_names())
+    for name in suite_names():
+        suite = load_suite(name)
+        assert suite.name == name
+        assert suite.summary
+        for index, problem in enumerate(suite.problems):
+            for entry in problem.methods:
+                assert expand(suite, index, entry)
+
+
+def test_a_row_expands_into_one_path_per_split_repetition_and_map() -> None:
+    suite = parse_suite(TEXT)
+    linear, grid, _ = suite.problems[0].methods
+    assert [p.spec.settings for p in expand(suite, 0, linear)] == [({"C": 0.1}, {"C": 1.0})]
+    paths = expand(suite, 0, grid)
+    assert [(p.spec.repetition, p.spec.features["gamma"]) for p in paths] == [
+        (0, 0.1), (0, 0.5), (0, 1.0), (1, 0.1), (1, 0.5), (1, 1.0),
+    ]  # fmt: skip
+    assert all(p.spec.features["n_components"] == 20 for p in paths)
+    assert all(p.spec.settings == ({"C": 0.1}, {"C": 1.0}) for p in paths)
+
+
+def test_a_winner_is_taken_over_and_overridden() -> None:
+    suite = parse_suite(TEXT)
+    entry = suite.problems[0].methods[2]
+    (path,) = expand(suite, 0, entry, {"gamma": 0.5, "C": 0.1, "n_components": 20})
+    assert path.spec.features == {"gamma": 0.5, "n_components": 40}
+    assert path.spec.trial(0) == {"gamma": 0.5, "n_components": 40, "C": 0.1}
+    assert [[entry.row for _, entry in phase] for phase in phases(suite)] == [
+        ["RankSVM", "N20"],
+        ["N40"],
+    ]
+
+
+def test_data_and_method_seeds_depend_on_what_they_are_for() -> None:
+    suite = parse_suite(TEXT)
+    first, *_, last = expand(suite, 0, suite.problems[0].methods[1])
+    (linear,) = expand(suite, 0, suite.problems[0].methods[0])
+    assert first.spec.data_seed() == linear.spec.data_seed()
+    assert first.spec.data_seed() != last.spec.data_seed()
+    assert first.spec.method_seed() != last.spec.method_seed()
+    assert first.spec.method_seed("map") != first.spec.method_seed("fit")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("title =", "titel =", 'unknown suite key "titel"; did you mean "title"'),
+        ('kind = "ltr"', 'kind = "lrt"', 'unknown problem kind "lrt"; did you mean "ltr"'),
+        ('"RankSVM"', '"RankSvn"', 'did you mean "RankSVM"'),
+        ('"digits"', '"digit"', 'unknown dataset "digit"; did you mean "digits"'),
+        ('["ltr"]', '["lrt"]', "unknown part of digits"),
+        ("grid = { C = [0.1, 1.0] }", "grid = { c = [0.1] }", 'did you mean "C"'),
+        ("grid = { C = [0.1, 1.0] }", 'grid = { C = ["x"] }', "C = 'x' cannot be used"),
+        ("grid = { C = [0.1, 1.0] }", "grid = { C = [] }", "the grid of C is empty"),
+        ('winners_of = "N20"', 'winners_of = "N200"', 'did you mean "N20"'),
+        ('label = "N40"', 'label = "N20"', "two rows"),
+        ('[problems.selection]\nmetric = "map"', "", "has a grid but problem"),
+        ("version = 1", "version = 2", "version"),
+        ('name = "small"', 'name = "a b"', "name"),
+        ("[[problems]]", "[[problems]", "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(old: str, new: str, says: str) -> None:
+    assert old in TEXT
+    with pytest.raises(InputError) as caught:
+        parse_suite(TEXT.replace(old, new, 1), path="small.toml")
+    assert says.lower() in str(caught.value).lower()
+    assert caught.value.exit_status == 2
+
+
+def test_circles_are_refused() -> None:
+    text = TEXT.replace(
+        'label = "N20"\nparams = { n_components = 20 }\ngrid = { C = [0.1, 1.0], gamma = [0.1, 0.5, 1.0] }',
+        'label = "N20"\nparams = { n_components = 20 }\nwinners_of = "N40"',
+    )
+    with pytest.raises(InputError, match="circle"):
+        parse_suite(text)
+
+
+def test_unknown_suites_and_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='unknown suite "quikstart"; did you mean "quickstart"'):
+        load_suite("quikstart")
+    with pytest.raises(InputError, match="no such suite file"):
+        load_suite(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_suite(tmp_path / "binary.toml")
+
+
+def test_overrides() -> None:
+    suite = parse_suite(TEXT)
+    changed = with_overrides(suite, settings={"C": 5.0, "seed": 3, "repetitions": 2})
+    assert changed.seed == 3
+    assert changed.problems[0].repetitions == 2
+    assert changed.problems[0].methods[0].params == {"C": 5.0}
+    assert changed.problems[0].methods[0].grid == {}
+    listed = with_overrides(suite, settings={"C": [1.0, 2.0]})
+    assert listed.problems[0].methods[0].grid == {"C": [1.0, 2.0]}
+
+
+def test_only_keeps_rows_and_what_they_need() -> None:
+    suite = parse_suite(TEXT)
+    rows = [m.row for m in with_overrides(suite, only=["N40"]).problems[0].methods]
+    assert rows == ["N20", "N40"]
+    rows = [m.row for m in with_overrides(suite, only=["RankSVM"]).problems[0].methods]
+    assert rows == ["RankSVM"]
+    with pytest.raises(InputError, match='did you mean "RankSVM"'):
+        with_overrides(suite, only=["RankSMV"])
+    with pytest.raises(InputError, match='unknown setting "gama"; did you mean "gamma"'):
+        with_overrides(suite, settings={"gama": 1.0})
