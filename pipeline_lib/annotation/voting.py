@@ -119,6 +119,13 @@ def _largest_products(queries: Array, gallery: Array, k: int) -> Neighbors:
     return Neighbors(indices, scores)
 
 
+def select_nearest(score: Array, k: int) -> Neighbors:
+    """The k largest entries of every row of a dense score matrix, ties by lower index."""
+    empty = np.empty((len(score), 0))
+    row, column = np.nonzero(score >= _threshold(score, empty, k)[:, None])
+    return Neighbors(*_merge(empty.astype(np.int64), empty, row, column, score[row, column], k))
+
+
 def _threshold(score: Array, best: Array, k: int) -> Array:
     """A score below which no entry of this block can enter the best k of its row."""
     if best.shape[1] == k:
