@@ -18,16 +18,10 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.datasets.archives import unpack
-from pipeline_lib.datasets.canonical import (
-    CanonicalWriter,
-    Layout,
-    RawTable,
-    Summary,
-    read_canonical,
-    sync_folder,
-)
+from pipeline_lib.datasets.canonical import CanonicalWriter, read_canonical, sync_folder
 from pipeline_lib.datasets.catalogue import DatasetSpec, Part, dataset_spec, names
 from pipeline_lib.datasets.container import Dataset
+from pipeline_lib.datasets.layout import RawTable, Summary
 from pipeline_lib.datasets.rawfiles import (
     RawFiles,
     data_roots,
@@ -335,10 +329,9 @@ def _digests(part: Part, raw: RawFiles, seed: int) -> dict[str, str]:
 def _read(part: Part, raw: RawFiles, seed: int) -> RawTable:
     request = ReadRequest(part.dataset.name, part.name, raw.files, part.options, seed)
     table = reader_of(part.format)(request)
-    expected: Layout = table.layout
-    if expected.kind != part.kind:
+    if table.layout.kind != part.kind:
         raise InputError(
-            f"{part.dataset.name} {part.name}: the reader makes a table of kind {expected.kind!r}",
+            f"{part.dataset.name} {part.name}: its reader makes a {table.layout.kind!r} table",
             expected=f"kind {part.kind!r}, as declared",
         )
     return table

@@ -32,7 +32,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline_lib.datasets.canonical import Kind
+from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.errors import InputError
 from pipeline_lib.suggest import unknown_name
 

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from sklearn.datasets import load_digits
 
-from pipeline_lib.datasets.canonical import Layout, RawTable, Rows
+from pipeline_lib.datasets.layout import Layout, RawTable, Rows
 from pipeline_lib.errors import InputError
 from pipeline_lib.features.query_normalization import query_minmax
 from pipeline_lib.seeds import derive_seed

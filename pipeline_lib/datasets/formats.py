@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from pipeline_lib.datasets import generators
 from pipeline_lib.datasets.arff import read_mulan
-from pipeline_lib.datasets.canonical import Kind
 from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.espgame import read_esp
 from pipeline_lib.datasets.hdf5 import read_hdf5
 from pipeline_lib.datasets.hvecs import read_vecs
 from pipeline_lib.datasets.image_folder import match_tags, read_image_classes
+from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.datasets.libsvm import read_libsvm
 from pipeline_lib.datasets.matlab import read_features_and_labels
 from pipeline_lib.datasets.mirflickr import read_annotations

@@ -28,16 +28,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pipeline_lib.datasets.canonical import Layout, RawTable, Rows, sync_folder
+from pipeline_lib.datasets.canonical import sync_folder
+from pipeline_lib.datasets.layout import Layout, RawTable, Rows
 from pipeline_lib.datasets.letor_block import MAX_INDEX, MAX_QUERY_LENGTH, Block, parse_block
+from pipeline_lib.datasets.letor_missing import DenseRows, fill_by_query
 from pipeline_lib.datasets.reading import require_dense_size
 from pipeline_lib.errors import InputError
 
@@ -144,7 +146,7 @@ def read_letor(
     )
     blocks = _blocks(path, base, base + width - 1, block_bytes)
     dense = _dense_blocks(blocks, path, base, width, findings, null)
-    rows = _fill_by_query(dense) if null == "minimum" else (block.rows for block in dense)
+    rows = fill_by_query(dense) if null == "minimum" else (block.rows for block in dense)
     return RawTable(layout, rows, findings)
 
 
@@ -211,23 +213,6 @@ def write_letor(
         temporary.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class _Dense:
-    """Dense rows of one block, and where values are missing in them."""
-
-    rows: Rows
-    missing_row: NDArray[np.int64]
-    missing_column: NDArray[np.int64]
-
-    @property
-    def X(self) -> NDArray[np.float64]:
-        return cast(NDArray[np.float64], self.rows.X)
-
-    @property
-    def y(self) -> NDArray[np.int32]:
-        return cast(NDArray[np.int32], self.rows.y)
-
-
 def _dense_blocks(
     blocks: Iterable[Block],
     path: Path,
@@ -235,7 +220,7 @@ def _dense_blocks(
     width: int,
     findings: dict[str, Any],
     null: NullPolicy,
-) -> Iterator[_Dense]:
+) -> Iterator[DenseRows]:
     """Dense rows in pieces of bounded size, however sparse the lines are."""
     rows = stored = 0
     step = max(1, MAX_CELLS // width)
@@ -260,7 +245,7 @@ def _dense_blocks(
             )
 
 
-def _dense(block: Block, base: int, width: int) -> _Dense:
+def _dense(block: Block, base: int, width: int) -> DenseRows:
     n = len(block.labels)
     columns = block.indices - base
     regular = len(columns) == n * width and bool(
@@ -281,86 +266,7 @@ def _dense(block: Block, base: int, width: int) -> _Dense:
         ids=block.comments.str.extract(r"docid\s*=\s*(\S+)").to_arrow(),
         comment=block.comments.to_arrow(),
     )
-    return _Dense(rows, row_of[block.missing], columns[block.missing].astype(np.int64))
-
-
-def _fill_by_query(blocks: Iterable[_Dense]) -> Iterator[Rows]:
-    """Replace missing values by the query's minimum.
-
-    A query may span blocks, so a block is held until the next one is there. If either has missing
-    values, the rows of the query at their border move over to the next block; if not, the held block
-    goes out, and of that query only the minima are kept (``floor``) for what may still come.
-    """
-    held: _Dense | None = None
-    floor: NDArray[np.float64] | None = None
-    for block in blocks:
-        if held is not None:
-            shared = pl.Series(held.rows.qid)[-1] == pl.Series(block.rows.qid)[0]
-            if shared and (len(held.missing_row) or len(block.missing_row)):
-                held, block = _move_border(held, block)
-                shared = False
-            if len(held.rows):
-                yield _filled(held, floor)
-                floor = _floor(held, floor) if shared else None
-        held = block
-    if held is not None:
-        yield _filled(held, floor)
-
-
-def _floor(block: _Dense, floor: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Minima of the block's last query, the part that is already out included."""
-    begin = _query_begins(pl.Series(block.rows.qid))[-1]
-    minima = block.X[begin:].min(axis=0)
-    return minima if floor is None or begin > 0 else np.minimum(minima, floor)
-
-
-def _move_border(before: _Dense, after: _Dense) -> tuple[_Dense, _Dense]:
-    queries = pl.Series(before.rows.qid)
-    cut = int(_query_begins(queries)[-1])
-    moved = len(queries) - cut
-    tail = before.missing_row >= cut
-    joined = _Dense(
-        Rows(
-            X=np.concatenate([before.X[cut:], after.X]),
-            y=np.concatenate([before.y[cut:], after.y]),
-            qid=_joined(before.rows.qid, cut, after.rows.qid),
-            ids=_joined(before.rows.ids, cut, after.rows.ids),
-            comment=_joined(before.rows.comment, cut, after.rows.comment),
-        ),
-        np.concatenate([before.missing_row[tail] - cut, after.missing_row + moved]),
-        np.concatenate([before.missing_column[tail], after.missing_column]),
-    )
-    kept = Rows(
-        X=before.X[:cut],
-        y=before.y[:cut],
-        qid=before.rows.qid[:cut],
-        ids=before.rows.ids[:cut],
-        comment=before.rows.comment[:cut],
-    )
-    return _Dense(kept, before.missing_row[~tail], before.missing_column[~tail]), joined
-
-
-def _joined(first: Any, cut: int, second: Any) -> Any:
-    return pl.concat([pl.Series(first[cut:]), pl.Series(second)]).to_arrow()
-
-
-def _query_begins(queries: pl.Series) -> NDArray[np.int64]:
-    return np.flatnonzero((queries != queries.shift()).fill_null(True).to_numpy())
-
-
-def _filled(block: _Dense, floor: NDArray[np.float64] | None) -> Rows:
-    if len(block.missing_row) == 0:
-        return block.rows
-    X = block.X.copy()
-    X[block.missing_row, block.missing_column] = np.inf
-    begins = _query_begins(pl.Series(block.rows.qid))
-    minima = np.minimum.reduceat(X, begins, axis=0)
-    if floor is not None:
-        minima[0] = np.minimum(minima[0], floor)
-    query = np.searchsorted(begins, block.missing_row, side="right") - 1
-    found = minima[query, block.missing_column]
-    X[block.missing_row, block.missing_column] = np.where(np.isinf(found), 0.0, found)
-    return replace(block.rows, X=X)
+    return DenseRows(rows, row_of[block.missing], columns[block.missing].astype(np.int64))
 
 
 def _blocks(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator[Block]:

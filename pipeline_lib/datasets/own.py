@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline_lib.datasets import catalogue
 from pipeline_lib.datasets.acquire import ingest
-from pipeline_lib.datasets.canonical import Kind
+from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.datasets.rawfiles import raw_root
 from pipeline_lib.errors import InputError
 

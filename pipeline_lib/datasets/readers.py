@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.datasets.canonical import Kind, Layout, RawTable, Rows
 from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.digits import digits_table
 from pipeline_lib.datasets.formats import FORMATS, read_format
+from pipeline_lib.datasets.layout import Kind, Layout, RawTable, Rows
 from pipeline_lib.datasets.letor import letor_shape, read_letor
 from pipeline_lib.suggest import unknown_name
 
