@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pipeline_lib.errors import InputError
-from pipeline_lib.graphs.neighbors import NeighborGraph, as_points
+from pipeline_lib.graphs.neighbors import NeighborGraph, as_points, sq_distances
 
 Floats = NDArray[np.float64]
 
@@ -129,13 +129,7 @@ def gaussian_affinity(
 
 
 def _full_affinity(points: Floats, sigma: float | None, scales: Floats | None) -> Floats:
-    centred = points - points.mean(axis=0)
-    norms = np.einsum("nd,nd->n", centred, centred)
-    distances = centred @ centred.T
-    distances *= -2.0
-    distances += norms
-    distances += norms[:, None]
-    np.maximum(distances, 0.0, out=distances)
+    distances = sq_distances(points, points)
     distances = np.maximum(distances, distances.T)  # the product is symmetric only to rounding
     np.fill_diagonal(distances, 0.0)
     if scales is not None:

@@ -5,21 +5,13 @@ The system, for symmetric conductances C >= 0 with zero diagonal::
     d_i f_i - sum_j C_ij f_j = 0  at free points,    f_i = 1  at clamped points,
     d_i > sum_j C_ij
 
-is an M-matrix with a non-negative right-hand side. Its solution falls off by many orders of
-magnitude away from the clamped points, and rankings need the order of that tail, which a residual
-tolerance alone does not give: what is needed is a small *componentwise* residual
-
-    |M f - f|_i <= accuracy * (|M f| + |f|)_i   for every i,     M = D^-1 C
-
-which for an M-matrix with these weights bounds the relative error of every component. Two methods
-reach it. Chebyshev iteration uses only local operations (no inner products, whose rounding errors are
-of the size of the largest score). Sparse LU on the diagonal pivots subtracts only on the diagonal,
-and takes over where the iteration would be long.
+is an M-matrix with a non-negative right-hand side. Two methods keep the order of its smallest
+scores: Chebyshev iteration (`graphs.chebyshev`), and sparse LU with the pivots on the diagonal, which
+subtracts nowhere but there, and takes over where the iteration would be long.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -27,11 +19,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
+from pipeline_lib.graphs.chebyshev import (
+    RELATIVE_ACCURACY,
+    TINY,
+    chebyshev,
+    iterations_needed,
+)
+
 Floats = NDArray[np.float64]
 
-RELATIVE_ACCURACY = 1e-14  # of the componentwise residual: a few units of rounding
-_TINY = 1e-280  # scores below are taken as 0: too near to underflow to be computed or told apart
-_CHECK_EVERY = 6
 _POWER_STEPS = 3
 _LONGEST_ITERATION = 4000  # beyond, a factorisation is cheaper
 
@@ -51,18 +47,16 @@ def solve_clamped(
     Parameters
     ----------
     conductances : csr_array of shape (m, m)
-        C, non-negative, zero diagonal. Not changed.
+        C. Not changed.
     degrees : ndarray of shape (m,)
         d, larger than the row sums of C.
     clamp : tuple of index arrays
-        Entries of the solution that are 1, as indices of ``start``: ``(points,)`` for a vector,
+        Entries of the solution that are 1, as indices of `start`: ``(points,)`` for a vector,
         ``(points, columns)`` for columns with their own clamped points.
     start : ndarray of shape (m,) or (m, columns)
         Guess of the solution.
-    accuracy : float
-        Largest residual accepted, componentwise relative or absolute.
-    componentwise : bool
-        False: the residual is only compared with `accuracy` itself.
+    accuracy, componentwise
+        Residual accepted, as `graphs.chebyshev.chebyshev`.
     longest : int
         Iterations after which the system is factorised instead.
 
@@ -71,27 +65,33 @@ def solve_clamped(
     ndarray, same shape as `start`
         Non-negative; exactly 0 where no path leads to a clamped point.
     """
-    inverse = 1.0 / degrees
+    weights = conductances.data * np.repeat(1.0 / degrees, np.diff(conductances.indptr))
     step = sp.csr_array(
-        (
-            conductances.data * np.repeat(inverse, np.diff(conductances.indptr)),
-            conductances.indices,
-            conductances.indptr,
-        ),
-        shape=conductances.shape,
+        (weights, conductances.indices, conductances.indptr), shape=conductances.shape
     )
+
+    def apply(f: Floats) -> Floats:
+        product = step @ f
+        product[clamp] = 1.0
+        return product
+
     rho = _spectral_bound(step, clamp if start.ndim == 1 else ())
-    if _iterations(rho, accuracy) <= longest:
-        solution = _chebyshev(step, clamp, start, rho, accuracy, componentwise, longest)
+    if iterations_needed(rho, accuracy) <= longest:
+        first = start.copy()
+        first[clamp] = 1.0
+        solution = chebyshev(
+            apply, first, rho, accuracy=accuracy, componentwise=componentwise, longest=longest
+        )
         if solution is not None:
             return solution
     return _factorised(conductances, degrees, clamp, start)
 
 
 def _spectral_bound(step: sp.csr_array, clamp: tuple[Any, ...]) -> float:
-    """Upper bound of the largest eigenvalue of M on the free points (Collatz and Wielandt).
+    """Upper bound of the largest eigenvalue of ``D^-1 C`` on the free points.
 
-    For any v > 0 the largest ``(M v)_i / v_i`` is one; a few power steps make it sharp.
+    For any v > 0 the largest ``(M v)_i / v_i`` is one (Collatz and Wielandt); a few power steps make
+    it sharp.
     """
     v = np.ones(step.shape[0])
     bound = 1.0
@@ -103,58 +103,6 @@ def _spectral_bound(step: sp.csr_array, clamp: tuple[Any, ...]) -> float:
         bound = min(bound, float(ratio.max(initial=0.0)))
         v = product + 0.1 * v
     return min(bound * (1.0 + 1e-12), 1.0 - 1e-15)
-
-
-def _iterations(rho: float, accuracy: float) -> float:
-    """Iterations that Chebyshev's rate promises for spectrum [-rho, rho]."""
-    if rho <= 0.0:
-        return 1.0
-    rate = rho / (1.0 + math.sqrt((1.0 - rho) * (1.0 + rho)))
-    return math.log(accuracy) / math.log(rate)
-
-
-def _chebyshev(
-    step: sp.csr_array,
-    clamp: tuple[Any, ...],
-    start: Floats,
-    rho: float,
-    accuracy: float,
-    componentwise: bool,
-    longest: int,
-) -> Floats | None:
-    """Chebyshev semi-iteration; None when it does not reach the accuracy.
-
-    A front of scores moves one edge an iteration, so a graph of large diameter needs more iterations
-    than the rate promises: up to `longest`.
-    """
-    before = start.copy()
-    before[clamp] = 1.0
-    current = step @ before
-    current[clamp] = 1.0
-    omega = 1.0 / (1.0 - 0.5 * rho**2)
-    smallest_residual = np.inf
-    for iteration in range(1, longest + 1):
-        following = step @ current
-        following[clamp] = 1.0
-        if iteration % _CHECK_EVERY == 0:
-            following[np.abs(following) < _TINY] = 0.0
-            change = np.abs(following - current)
-            if componentwise:
-                scale = np.abs(following) + np.abs(current)
-                change = np.divide(change, scale, out=change, where=scale > 0)
-            residual = float(change.max(initial=0.0))
-            if residual <= accuracy:
-                return np.maximum(following, 0.0)
-            # Rounding can stop the residual a little above the accuracy asked for.
-            if residual >= smallest_residual and residual < 100.0 * accuracy:
-                return np.maximum(following, 0.0)
-            smallest_residual = min(residual, smallest_residual)
-        following -= before
-        following *= omega
-        following += before
-        before, current = current, following
-        omega = 1.0 / (1.0 - 0.25 * omega * rho**2)
-    return None
 
 
 def _factorised(
@@ -177,5 +125,5 @@ def _factorised(
         )
         columns[fixed, column] = 1.0
         columns[free, column] = lu.solve(right)
-    columns[columns < _TINY] = 0.0
+    columns[columns < TINY] = 0.0
     return columns[:, 0] if start.ndim == 1 else columns

@@ -112,6 +112,26 @@ def pair_sq_distances(A: Floats, B: Floats, rows: Ints, cols: Ints) -> Floats:
     return distances
 
 
+def sq_distances(A: Floats, B: Floats) -> Floats:
+    """Squared distances between all rows of A and of B, to about ten digits.
+
+    From a matrix product of centred data; where that would lose digits, because two points are much
+    nearer to each other than to the centre, by differences.
+    """
+    centre = B.mean(axis=0)
+    left, right = A - centre, B - centre
+    left_norms = np.einsum("nd,nd->n", left, left)
+    right_norms = np.einsum("nd,nd->n", right, right)
+    distances = left @ right.T
+    distances *= -2.0
+    distances += left_norms[:, None]
+    distances += right_norms
+    near = distances <= 1e-5 * (left_norms[:, None] + right_norms)
+    rows, cols = np.nonzero(near)
+    distances[rows, cols] = pair_sq_distances(A, B, rows, cols)
+    return distances
+
+
 def nearest_neighbors(X: ArrayLike, n_neighbors: int) -> NeighborGraph:
     """The exact nearest other points of every point.
 

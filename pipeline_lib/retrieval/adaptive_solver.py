@@ -26,7 +26,8 @@ from pipeline_lib.graphs.adaptive import (
     graph_of,
     initial_weights,
 )
-from pipeline_lib.graphs.clamped import RELATIVE_ACCURACY, solve_clamped
+from pipeline_lib.graphs.chebyshev import RELATIVE_ACCURACY
+from pipeline_lib.graphs.clamped import solve_clamped
 from pipeline_lib.graphs.neighbors import NeighborGraph
 from pipeline_lib.graphs.simplex import project_ragged
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +15,15 @@ from pipeline_lib.graphs.neighbors import (
     NeighborGraph,
     as_points,
     nearest_neighbors,
-    pair_sq_distances,
+    sq_distances,
 )
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Query = int | Sequence[int] | NDArray[np.integer[Any]]
 Queries = Sequence[Query] | NDArray[np.integer[Any]]
+
+_BLOCK_ENTRIES = 2_000_000  # scores computed at a time: 16 MB
 
 
 class RetrievalMethod(BaseEstimator):
@@ -125,24 +127,33 @@ class RetrievalMethod(BaseEstimator):
             scores (points that no path reaches among them) by Euclidean distance to the query, the
             nearest of its points counting, then by index.
         """
-        points = query_points(queries, len(getattr(self, "X_", ())))
-        scores = self.rank(queries)
-        return np.array(
-            [
-                ranked_list(row, sq_distances_to(self.X_, self.X_[indices]), first=indices)
-                for row, indices in zip(scores, points)
-            ]
-        )
+        check_is_fitted(self, "X_")
+        points = query_points(queries, len(self.X_))
+        scores = self._scores(points)
+        order = np.empty(scores.shape, dtype=np.int64)
+        for block in blocks(len(points), len(self.X_)):
+            distances = self._distances(points[block])
+            for place, row in zip(range(block.start, block.stop), distances):
+                order[place] = ranked_list(scores[place], row, first=points[place])
+        return order
 
     def order_vectors(self, V: ArrayLike) -> Ints:
         """Ranked lists for queries outside the database, in the order of `order`."""
         vectors = self._vectors(V)
-        return np.array(
-            [
-                ranked_list(row, sq_distances_to(self.X_, v[None]))
-                for row, v in zip(self.rank_vectors(vectors), vectors)
-            ]
-        )
+        scores = self.rank_vectors(vectors)
+        order = np.empty(scores.shape, dtype=np.int64)
+        for block in blocks(len(vectors), len(self.X_)):
+            distances = sq_distances(vectors[block], self.X_)
+            for place, row in zip(range(block.start, block.stop), distances):
+                order[place] = ranked_list(scores[place], row)
+        return order
+
+    def _distances(self, queries: list[Ints]) -> Floats:
+        """Squared distance of every point to the nearest point of each query."""
+        distances = sq_distances(self.X_[np.concatenate(queries)], self.X_)
+        starts = np.cumsum([0, *(len(query) for query in queries[:-1])])
+        nearest: Floats = np.minimum.reduceat(distances, starts, axis=0)
+        return nearest
 
     def _needed_neighbors(self, n: int) -> int:
         """Neighbours a point to search for when none are given; 0 if the method reads none."""
@@ -202,13 +213,11 @@ def query_points(queries: Queries, n: int) -> list[Ints]:
     return points
 
 
-def sq_distances_to(X: Floats, query: Floats) -> Floats:
-    """Squared Euclidean distance of every point to the nearest point of a query, by differences."""
-    everyone = np.arange(len(X))
-    return np.min(
-        [pair_sq_distances(X, query, everyone, np.full(len(X), p)) for p in range(len(query))],
-        axis=0,
-    )
+def blocks(n_queries: int, n: int) -> Iterator[slice]:
+    """Slices of the queries whose score rows fit a block of bounded memory."""
+    size = max(1, _BLOCK_ENTRIES // n)
+    for first in range(0, n_queries, size):
+        yield slice(first, min(first + size, n_queries))
 
 
 def ranked_list(scores: Floats, sq_distances: Floats, first: Ints | None = None) -> Ints:

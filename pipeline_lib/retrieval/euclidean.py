@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pipeline_lib.retrieval.base import (
-    Floats,
-    Ints,
-    RetrievalMethod,
-    sq_distances_to,
-)
+from pipeline_lib.graphs.neighbors import sq_distances
+from pipeline_lib.retrieval.base import Floats, Ints, RetrievalMethod, blocks
 
 
 class EuclideanRanking(RetrievalMethod):
@@ -20,6 +16,14 @@ class EuclideanRanking(RetrievalMethod):
     manifold.
     """
 
+    def rank_vectors(self, V: ArrayLike) -> Floats:
+        """Score the database for queries outside it, which need not join it."""
+        vectors = self._vectors(V)
+        scores = np.empty((len(vectors), len(self.X_)))
+        for block in blocks(len(vectors), len(self.X_)):
+            scores[block] = -np.sqrt(sq_distances(vectors[block], self.X_))
+        return scores
+
     def _needed_neighbors(self, n: int) -> int:
         return 0
 
@@ -27,7 +31,7 @@ class EuclideanRanking(RetrievalMethod):
         """Nothing is shared between queries."""
 
     def _scores(self, queries: list[Ints]) -> Floats:
-        return np.array([-np.sqrt(sq_distances_to(self.X_, self.X_[q])) for q in queries])
-
-    def rank_vectors(self, V: ArrayLike) -> Floats:
-        return np.array([-np.sqrt(sq_distances_to(self.X_, v[None])) for v in self._vectors(V)])
+        scores = np.empty((len(queries), len(self.X_)))
+        for block in blocks(len(queries), len(self.X_)):
+            scores[block] = -np.sqrt(self._distances(queries[block]))
+        return scores
