@@ -12,6 +12,7 @@ from prefect import flow, runtime
 from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
+from flows.prefect_artifacts import publish_artifacts
 from pipeline_lib.environment import cpu_count, set_blas_threads
 from pipeline_lib.errors import InputError
 from pipeline_lib.execution import Outcome
@@ -133,5 +134,7 @@ def benchmark(request: BenchmarkRequest) -> str:
 
 
 def publish(record: RunRecord) -> Path:
-    """Write the report of a run."""
-    return write_report(record)
+    """Write the report of a run, and show its results on the flow run's page."""
+    report = write_report(record)
+    publish_artifacts(record)
+    return report

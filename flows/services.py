@@ -364,6 +364,8 @@ def _launch(
     log = Path(service.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex
+    if log.exists():
+        log.replace(log.with_suffix(".previous.log"))
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", *module],

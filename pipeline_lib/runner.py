@@ -472,6 +472,7 @@ class Run:
                         **self.tags,
                     },
                 ),
+                "experiment": self.tracker.experiment,
             }
         self.record.save_manifest()
 
