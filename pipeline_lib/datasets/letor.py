@@ -25,10 +25,11 @@ import gzip
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -144,8 +145,8 @@ def read_letor(
         has_y=True,
         has_comment=True,
     )
-    blocks = _blocks(path, base, base + width - 1, block_bytes)
-    dense = _dense_blocks(blocks, path, base, width, findings, null)
+    blocks = _blocks(path, base, base + width - 1, block_bytes, allow_null=null != "refuse")
+    dense = _dense_blocks(blocks, path, base, width, findings)
     rows = fill_by_query(dense) if null == "minimum" else (block.rows for block in dense)
     return RawTable(layout, rows, findings)
 
@@ -219,21 +220,11 @@ def _dense_blocks(
     base: int,
     width: int,
     findings: dict[str, Any],
-    null: NullPolicy,
 ) -> Iterator[DenseRows]:
     """Dense rows in pieces of bounded size, however sparse the lines are."""
     rows = stored = 0
     step = max(1, MAX_CELLS // width)
     for block in blocks:
-        if len(block.missing) and null == "refuse":
-            row = int(np.searchsorted(np.cumsum(block.lengths), block.missing[0], side="right"))
-            raise InputError(
-                f"feature {block.indices[block.missing[0]]} is NULL",
-                path=path,
-                line=int(block.lines[row]),
-                expected="no missing values",
-                remedy="choose null = minimum or zero",
-            )
         rows += len(block.labels)
         stored += len(block.values)
         require_dense_size(rows, width, stored, path, "a feature matrix")
@@ -269,10 +260,15 @@ def _dense(block: Block, base: int, width: int) -> DenseRows:
     return DenseRows(rows, row_of[block.missing], columns[block.missing].astype(np.int64))
 
 
-def _blocks(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator[Block]:
+def _blocks(
+    path: Path, lowest: int, highest: int, block_bytes: int, *, allow_null: bool = True
+) -> Iterator[Block]:
     """Parsed blocks of a file, in order; at the end, the check that no query came back."""
     runs: list[pl.DataFrame] = []
-    for block in _parsed(path, lowest, highest, block_bytes):
+    parse = partial(
+        parse_block, lowest=lowest, highest=highest, path=str(path), allow_null=allow_null
+    )
+    for block in _in_parallel(parse, _text_blocks(path, block_bytes)):
         if len(block.labels) == 0:
             continue
         runs.append(_runs(block.queries, block.lines))
@@ -282,12 +278,14 @@ def _blocks(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator
     _refuse_returning_queries(pl.concat(runs), path)
 
 
-def _parsed(path: Path, lowest: int, highest: int, block_bytes: int) -> Iterator[Block]:
+def _in_parallel(
+    parse: Callable[[bytes, int], Block], texts: Iterable[tuple[bytes, int]]
+) -> Iterator[Block]:
     # Two blocks are parsed at once: array operations and the number parser release the lock.
     with ThreadPoolExecutor(PARSERS) as pool:
         waiting: deque[Future[Block]] = deque()
-        for text, line in _text_blocks(path, block_bytes):
-            waiting.append(pool.submit(parse_block, text, line, lowest, highest, str(path)))
+        for text, line in texts:
+            waiting.append(pool.submit(parse, text, line))
             if len(waiting) > PARSERS:
                 yield waiting.popleft().result()
         while waiting:
@@ -325,8 +323,9 @@ def _text_blocks(path: Path, block_bytes: int) -> Iterator[tuple[bytes, int]]:
                 chunk = file.read(block_bytes)
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise InputError(
-                    f"the gzip file is damaged or cut after line {line + carry.count(10)}",
+                    "the gzip file is damaged or cut",
                     path=path,
+                    line=line,
                     expected="a complete gzip file",
                 ) from error
             if line == 1 and not carry and chunk.startswith(b"\xef\xbb\xbf"):

@@ -78,7 +78,9 @@ class _Refused(Exception):
     """The block has an error somewhere."""
 
 
-def parse_block(text: bytes, first_line: int, lowest: int, highest: int, path: str) -> Block:
+def parse_block(
+    text: bytes, first_line: int, lowest: int, highest: int, path: str, allow_null: bool = True
+) -> Block:
     """Parse whole lines.
 
     Parameters
@@ -91,6 +93,8 @@ def parse_block(text: bytes, first_line: int, lowest: int, highest: int, path: s
         Allowed feature indices.
     path : str
         Name of the file, for errors.
+    allow_null : bool, default=True
+        Whether NULL is a value.
 
     Raises
     ------
@@ -100,12 +104,12 @@ def parse_block(text: bytes, first_line: int, lowest: int, highest: int, path: s
     if not text.endswith(b"\n"):
         text += b"\n"
     try:
-        return _parse(text, first_line, lowest, highest)
+        return _parse(text, first_line, lowest, highest, allow_null)
     except _Refused:
-        raise explain(text, first_line, lowest, highest, path) from None
+        raise explain(text, first_line, lowest, highest, path, allow_null) from None
 
 
-def _parse(text: bytes, first_line: int, lowest: int, highest: int) -> Block:
+def _parse(text: bytes, first_line: int, lowest: int, highest: int, allow_null: bool) -> Block:
     _require(b"\0" not in text)
     original = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(original == 10)
@@ -160,6 +164,7 @@ def _parse(text: bytes, first_line: int, lowest: int, highest: int) -> Block:
     missing = np.empty(0, np.int64)
     if b"NULL" in text:
         missing = _blank_nulls(cells, np.delete(colons, query_at))
+        _require(allow_null or len(missing) == 0)
     numbers = _numbers(work.translate(_TO_LINES), 2 * len(widths)).reshape(-1, 2)
     values = np.ascontiguousarray(numbers[:, 1])
     _require(np.isfinite(values).all())
@@ -317,18 +322,22 @@ _NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z"
 _TOKENS = re.compile(rb"[^ \t]+")
 
 
-def explain(text: bytes, first_line: int, lowest: int, highest: int, path: str) -> InputError:
+def explain(
+    text: bytes, first_line: int, lowest: int, highest: int, path: str, allow_null: bool
+) -> InputError:
     """The first offence against the grammar, walking line by line."""
     for number, raw in enumerate(text.split(b"\n"), start=first_line):
         line = raw[:-1] if raw.endswith(b"\r") else raw
-        offence = _offence(line, lowest, highest)
+        offence = _offence(line, lowest, highest, allow_null)
         if offence is not None:
             column, what, expected = offence
             return InputError(what, path=path, line=number, column=column + 1, expected=expected)
     raise AssertionError(f"{path}: block at line {first_line} refused without an offence")
 
 
-def _offence(line: bytes, lowest: int, highest: int) -> tuple[int, str, str] | None:
+def _offence(
+    line: bytes, lowest: int, highest: int, allow_null: bool
+) -> tuple[int, str, str] | None:
     """Column (from 0), what is wrong and what was expected; None when the line is right."""
     if b"\0" in line:
         return line.index(b"\0"), "a zero byte: this is not a text file", "LETOR text"
@@ -374,7 +383,9 @@ def _offence(line: bytes, lowest: int, highest: int) -> tuple[int, str, str] | N
             )
         seen[index] = column
         if value == b"NULL":
-            continue
+            if allow_null:
+                continue
+            return after, f"feature {_show(index)} is NULL", "no missing values (null = refuse)"
         if not _NUMBER.fullmatch(value):
             return after, f"bad value {_show(value)}", "a finite decimal number or NULL"
         if not np.isfinite(float(value)):

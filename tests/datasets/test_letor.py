@@ -112,8 +112,10 @@ def test_null_as_zero_or_refused(tmp_path):
     path = save(tmp_path, NULLS)
     X, *_ = load(path, null="zero")
     np.testing.assert_array_equal(X[:2], [[0, 5, 0], [-2, 0, 0]])
-    with pytest.raises(InputError, match=r"part.txt:1: feature 1 is NULL.*null = minimum"):
+    with pytest.raises(InputError, match=r"part.txt:1:11: feature '1' is NULL.*no missing"):
         load(path, null="refuse")
+    noted = save(tmp_path, PLAIN.replace(b"inc", b"NULL"))
+    np.testing.assert_array_equal(load(noted, null="refuse")[0], load(noted)[0])
 
 
 GOOD = b"0 qid:1 1:1\n"
