@@ -200,11 +200,6 @@ class CandidatePool:
     """
 
     def __init__(self, points: Floats, graph: NeighborGraph) -> None:
-        if not graph.exact:
-            raise InputError(
-                "the neighbour graph is approximate",
-                expected="an exact one: the certificate of adaptive neighbours rests on it",
-            )
         self.points = points
         self.graph = graph
         self._longer: dict[int, tuple[Ints, Floats]] = {}
@@ -331,6 +326,12 @@ class AdaptiveNeighbors:
     ) -> None:
         points = as_points(X)
         known = _neighbors_for(points, n_neighbors, neighbors)
+        if not (local or known.exact):
+            raise InputError(
+                "the neighbour graph is approximate",
+                expected="an exact one: the certificate of adaptive neighbours rests on it",
+                remedy="search exactly, or keep to the initial neighbours (local)",
+            )
         self.initial, self.gamma = initial_graph(points, n_neighbors, known)
         self.graph = self.initial
         self.n_neighbors = n_neighbors
