@@ -120,7 +120,7 @@ class RunRecord:
     def save_manifest(self) -> None:
         """Write the manifest."""
         self.manifest["status"] = self.status
-        text = json.dumps(self.manifest, indent=2, ensure_ascii=False, sort_keys=True)
+        text = json.dumps(self.manifest, indent=2, ensure_ascii=False)
         write_text_atomically(self.folder / "manifest.json", text + "\n")
 
 
