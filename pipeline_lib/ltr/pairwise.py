@@ -52,6 +52,11 @@ class PreferencePairs:
     n_documents : int
     n_pairs : int
         Size of P.
+    better, worse : ndarrays
+        Documents of the two sides, group after group: within a group each document of ``better`` is
+        preferred to each document of ``worse``.
+    n_better, n_worse, first_better, first_worse : ndarrays
+        Per group, how many documents a side has and where they start.
     """
 
     def __init__(self, y: ArrayLike, qid: ArrayLike) -> None:
@@ -76,15 +81,15 @@ class PreferencePairs:
             worse.append(order[~upper[order]])
             n_better.append(counts[0][kept])
             n_worse.append(counts[1][kept])
-        self._better, self._worse = _join(better), _join(worse)
-        self._n_better, self._n_worse = _join(n_better), _join(n_worse)
-        self.n_pairs = int(self._n_better @ self._n_worse)
-        groups = np.arange(len(self._n_better))
+        self.better, self.worse = _join(better), _join(worse)
+        self.n_better, self.n_worse = _join(n_better), _join(n_worse)
+        self.n_pairs = int(self.n_better @ self.n_worse)
+        groups = np.arange(len(self.n_better))
         self._group = np.concatenate(
-            [np.repeat(groups, self._n_worse), np.repeat(groups, self._n_better)]
+            [np.repeat(groups, self.n_worse), np.repeat(groups, self.n_better)]
         )
-        self._first_better = np.cumsum(self._n_better) - self._n_better
-        self._first_worse = np.cumsum(self._n_worse) - self._n_worse
+        self.first_better = np.cumsum(self.n_better) - self.n_better
+        self.first_worse = np.cumsum(self.n_worse) - self.n_worse
 
     def active(self, scores: Array, margin: float = 1.0) -> ActivePairs:
         """The pairs with score difference below ``margin``."""
@@ -102,8 +107,8 @@ class ActivePairs:
 
     def __init__(self, pairs: PreferencePairs, scores: Array, margin: float) -> None:
         self._pairs = pairs
-        keys_worse = scores[pairs._worse]
-        keys_better = scores[pairs._better]
+        keys_worse = scores[pairs.worse]
+        keys_better = scores[pairs.better]
         keys_better -= margin
         # A pair exactly at the margin has no loss and is not active: its better document goes last.
         order = _sort_within_groups(
@@ -113,18 +118,18 @@ class ActivePairs:
         is_better = order >= n_worse
         in_worse = order[~is_better]
         in_better = order[is_better] - n_worse
-        self._better = pairs._better[in_better]
-        self._worse = pairs._worse[in_worse]
+        self._better = pairs.better[in_better]
+        self._worse = pairs.worse[in_worse]
         self._keys = keys_better[in_better], keys_worse[in_worse]
         # Position of each document among those of the other side, counted over all groups.
         before = np.cumsum(is_better)
         self._better_before = before[~is_better]
         self._worse_before = np.flatnonzero(is_better) - before[is_better] + 1
         self._degree_worse: Index = self._better_before - np.repeat(
-            pairs._first_better, pairs._n_worse
+            pairs.first_better, pairs.n_worse
         )
         self._degree_better: Index = (
-            np.repeat(pairs._first_worse + pairs._n_worse, pairs._n_better) - self._worse_before
+            np.repeat(pairs.first_worse + pairs.n_worse, pairs.n_better) - self._worse_before
         )
 
     @property
@@ -169,16 +174,16 @@ class ActivePairs:
         def column(counts: Index) -> Index:
             return counts if better.ndim == 1 else counts[:, None]
 
-        mean_better = np.add.reduceat(better, pairs._first_better) / column(pairs._n_better)
-        mean_worse = np.add.reduceat(worse, pairs._first_worse) / column(pairs._n_worse)
+        mean_better = np.add.reduceat(better, pairs.first_better) / column(pairs.n_better)
+        mean_worse = np.add.reduceat(worse, pairs.first_worse) / column(pairs.n_worse)
         # A centred side sums to 0, so running sums start every group at 0.
-        sums_better = _running_sums(better - np.repeat(mean_better, pairs._n_better, axis=0))
-        sums_worse = _running_sums(worse - np.repeat(mean_worse, pairs._n_worse, axis=0))
-        at_worse = worse - np.repeat(mean_better, pairs._n_worse, axis=0)
+        sums_better = _running_sums(better - np.repeat(mean_better, pairs.n_better, axis=0))
+        sums_worse = _running_sums(worse - np.repeat(mean_worse, pairs.n_worse, axis=0))
+        at_worse = worse - np.repeat(mean_better, pairs.n_worse, axis=0)
         at_worse *= column(self._degree_worse)
         at_worse -= sums_better[self._better_before]
         # The sum after a position is minus the sum before it.
-        at_better = better - np.repeat(mean_worse, pairs._n_better, axis=0)
+        at_better = better - np.repeat(mean_worse, pairs.n_better, axis=0)
         at_better *= column(self._degree_better)
         at_better += sums_worse[self._worse_before]
         return at_better, at_worse

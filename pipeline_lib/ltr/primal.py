@@ -37,7 +37,7 @@ from scipy import linalg
 from pipeline_lib.errors import InputError
 from pipeline_lib.ltr.pairwise import ActivePairs, PreferencePairs
 from pipeline_lib.ltr.rows import RowMatrix
-from pipeline_lib.optimize.truncated_newton import truncated_newton
+from pipeline_lib.optimize.truncated_newton import euclidean, truncated_newton
 
 Array = NDArray[np.float64]
 
@@ -148,6 +148,9 @@ class RankingProblem:
         self._terms = tuple(terms)
         self._sample = sample
         self._last: tuple[float, list[ActivePairs]] | None = None
+
+    def inner(self, a: Array, b: Array) -> float:
+        return euclidean(a, b)
 
     def start(self, w: Array) -> None:
         self.w = w.copy()

@@ -38,8 +38,12 @@ class NewtonProblem(Protocol):
     """A convex function that remembers the point at which it stands.
 
     Scores and orderings that a point needs are thus computed once and shared between value, gradient,
-    Hessian products and the line search.
+    Hessian products and the line search. Points, directions and gradients are arrays of one shape, in
+    a space whose inner product the problem defines.
     """
+
+    def inner(self, a: Array, b: Array) -> float:
+        """Inner product of two directions; the gradient is the one that belongs to it."""
 
     def start(self, w: Array) -> None:
         """Stand at ``w``."""
@@ -128,7 +132,7 @@ def truncated_newton(
     converged = False
     n_iter = 0
     while n_iter < max_iter and not converged:
-        norm = float(np.linalg.norm(gradient))
+        norm = float(np.sqrt(max(0.0, problem.inner(gradient, gradient))))
         if norm == 0.0:
             converged = True
             break
@@ -142,8 +146,9 @@ def truncated_newton(
             rtol=accuracy,
             max_iter=limit,
             precondition=precondition,
+            inner=problem.inner,
         )
-        decrement = -float(s @ gradient)
+        decrement = -problem.inner(s, gradient)
         # A solve cut short says too little about what is left.
         converged = decrement <= tol * abs(objective) and (
             cg_iterations < limit or limit == max_cg_iter
@@ -171,6 +176,11 @@ def truncated_newton(
     return NewtonResult(w, objective, n_iter, converged, history)
 
 
+def euclidean(a: Array, b: Array) -> float:
+    """The ordinary inner product."""
+    return float(np.vdot(a, b))
+
+
 def conjugate_gradients(
     product: Callable[[Array], Array],
     b: Array,
@@ -178,12 +188,13 @@ def conjugate_gradients(
     rtol: float,
     max_iter: int,
     precondition: Callable[[Array], Array] | None = None,
+    inner: Callable[[Array, Array], float] = euclidean,
 ) -> tuple[Array, int]:
-    """Solve A x = b for positive definite A by conjugate gradients from x = 0.
+    """Solve A x = b by conjugate gradients from x = 0, A positive definite for an inner product.
 
-    Stops when the residual r = b - A x has r'Pr <= rtol^2 b'Pb, where P is the preconditioner (an
+    Stops when the residual r = b - A x has <r, Pr> <= rtol^2 <b, Pb>, where P is the preconditioner (an
     approximate inverse of A, or the identity), after ``max_iter`` products, or at a direction of
-    non-positive curvature (rounding). Every iterate satisfies x'b > 0 for b != 0, so it is a descent
+    non-positive curvature (rounding). Every iterate satisfies <x, b> > 0 for b != 0, so it is a descent
     direction when b is minus a gradient.
 
     Returns
@@ -195,20 +206,20 @@ def conjugate_gradients(
     residual = b.copy()
     direction = b.copy() if precondition is None else precondition(b)
     first = direction.copy()
-    square = float(residual @ direction)
+    square = inner(residual, direction)
     target = rtol**2 * square
     n_products = 0
     while square > target and n_products < max_iter:
         image = product(direction)
         n_products += 1
-        curvature = float(direction @ image)
+        curvature = inner(direction, image)
         if curvature <= 0.0:
             break
         step = square / curvature
         x += step * direction
         residual -= step * image
         scaled = residual if precondition is None else precondition(residual)
-        previous, square = square, float(residual @ scaled)
+        previous, square = square, inner(residual, scaled)
         direction *= square / previous
         direction += scaled
     return (x if x.any() else first), n_products

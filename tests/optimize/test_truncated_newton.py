@@ -20,6 +20,9 @@ class LeastSquaresHinge:
         self.products = 0
         self.built = 0
 
+    def inner(self, a, b):
+        return float(a @ b)
+
     def start(self, w):
         self.w = w
 
