@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from pipeline_lib.metrics.significance import compare_many
 from pipeline_lib.report.figures import bars, lines, surface
+from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
 
 _TABLE_METRICS = (
@@ -30,7 +30,7 @@ _DEFINITIONS = {
 def sections(view: ProblemView) -> list[Section]:
     """Make the sections of a learning-to-rank problem."""
     made = [_table(view, name) for name in view.results["definition"].unique(maintain_order=True)]
-    made += _comparison(view)
+    made += paired_section(view, items="test queries")
     made.append(_curves(view))
     made += _surfaces(view)
     made.append(_time(view))
@@ -77,33 +77,6 @@ def _table(view: ProblemView, definition: str) -> Section:
             )
     body = html_table(rows, columns, classes=classes)
     return Section(f"Test results, {definition} definitions", body, note)
-
-
-def _comparison(view: ProblemView) -> list[Section]:
-    definition = view.results["definition"][0]
-    own = view.per_item.filter(pl.col("definition") == definition)
-    labels = own["label"].unique(maintain_order=True).to_list()
-    if len(labels) < 2:
-        return []
-    headline = view.problem.headline
-    means = {
-        label: own.filter(pl.col("label") == label)
-        .group_by("split", "qid", maintain_order=True)
-        .agg(pl.col(headline).mean())
-        .select(pl.concat_str(["split", "qid"], separator=" ").alias("query"), headline)
-        for label in labels
-    }
-    table = compare_many(means, headline, baseline=labels[0])
-    title = f"Differences in {headline.upper()} to {labels[0]}, paired over queries"
-    columns = [
-        Column(name, name.replace("_", " "), None if dtype == pl.String else 4)
-        for name, dtype in table.schema.items()
-    ]
-    note = (
-        "Randomisation and Wilcoxon tests over the same queries, corrected for the number of "
-        "comparisons by Holm's method; intervals by the bootstrap."
-    )
-    return [Section(title, html_table(table.to_dicts(), columns), note)]
 
 
 def _curves(view: ProblemView) -> Section:

@@ -1,0 +1,92 @@
+"""Paired comparison of the rows of a problem, the same way in every report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from pipeline_lib.metrics.significance import compare_many
+from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
+
+_NOTE = (
+    "Each method against {baseline} on the same {items}: difference of the means with a 95 % bootstrap "
+    "interval, Cohen's d of the differences, and p-values of the randomisation and the Wilcoxon "
+    "test, corrected for the number of rows by Holm's method. {verdict}"
+)
+
+
+def item_means(view: ProblemView, metric: str, definition: str) -> dict[str, pl.DataFrame]:
+    """Values per item of each row, repetitions averaged; items of different splits are different."""
+    own = view.per_item.filter(pl.col("definition") == definition)
+    item = own.columns[own.columns.index("repetition") + 1]
+    return {
+        str(label): part.group_by("split", item, maintain_order=True)
+        .agg(pl.col(metric).mean())
+        .select(pl.concat_str(["split", item], separator=" ").alias(item), metric)
+        for (label,), part in own.group_by("label", maintain_order=True)
+    }
+
+
+def paired_section(
+    view: ProblemView,
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    items: str = "items",
+    rows: Sequence[str] | None = None,
+) -> list[Section]:
+    """Make the section of paired tests against a baseline.
+
+    Parameters
+    ----------
+    view : ProblemView
+    baseline : str, optional
+        Row to compare with; the first one by default.
+    metric : str, optional
+        Metric to compare; the headline by default.
+    items : str
+        What the values belong to, in the plural.
+    rows : sequence of str, optional
+        Rows to compare; all by default.
+
+    Returns
+    -------
+    list of Section
+        Empty when there is only one row.
+    """
+    chosen = metric or view.problem.headline
+    definition = str(view.results["definition"][0])
+    means = item_means(view, chosen, definition)
+    if rows is not None:
+        means = {label: means[label] for label in rows if label in means}
+    if len(means) < 2:
+        return []
+    against = baseline or next(iter(means))
+    table = compare_many(means, chosen, baseline=against)
+    shown = [
+        {
+            **row,
+            "interval": f"{row['interval_low']:+.4f} … {row['interval_high']:+.4f}",
+            "signed": f"{row['effect']:+.4f}",
+        }
+        for row in table.iter_rows(named=True)
+    ]
+    columns = [
+        Column("method", "method"),
+        Column("mean_a", "mean", 4),
+        Column("signed", "difference"),
+        Column("interval", "95 % interval"),
+        Column("cohen_d", "Cohen's d", 2),
+        Column("p_randomisation_holm", "p randomisation", 4),
+        Column("p_wilcoxon_holm", "p Wilcoxon", 4),
+    ]
+    different = [r["method"] for r in shown if r["p_randomisation_holm"] < 0.05]
+    verdict = (
+        f"Different at the 5 % level: {', '.join(different)}."
+        if different
+        else "No difference is significant at the 5 % level."
+    )
+    note = _NOTE.format(baseline=against, items=items, verdict=verdict)
+    title = f"{chosen.replace('_', ' ')} against {against}, paired"
+    return [Section(title, html_table(shown, columns), note)]
