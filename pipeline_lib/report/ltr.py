@@ -6,8 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 
-import polars as pl
-
 from pipeline_lib.report.figures import bars, lines, surface
 from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
