@@ -41,7 +41,7 @@ def as_tags(Y: Any, n_rows: int | None = None, name: str = "Y") -> Tags:
     InputError
         When ``Y`` is not two-dimensional, not binary, of the wrong length, or holds no tag at all.
     """
-    matrix = sparse.csr_array(Y) if sparse.issparse(Y) else np.asarray(Y)
+    matrix: Any = Y if sparse.issparse(Y) else np.asarray(Y)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise InputError(
             f"{name} has shape {matrix.shape}", expected="a 2-d tag matrix, images by tags"

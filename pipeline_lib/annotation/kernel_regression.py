@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from pipeline_lib.kernels.block_lanczos import leading_eigenpairs
 from pipeline_lib.kernels.functions import iter_kernel_blocks, kernel_matrix
@@ -37,7 +36,9 @@ _BLOCK_BYTES = 256 * 2**20
 
 def _product(A: Array, T: Any) -> Array:
     """A' T for dense or sparse T, dense."""
-    return (T.T @ A).T if sparse.issparse(T) else A.T @ T
+    if isinstance(T, np.ndarray):
+        return A.T @ T
+    return (T.T @ A).T
 
 
 def full_coefficients(

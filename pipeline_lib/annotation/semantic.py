@@ -95,8 +95,8 @@ def _global_weights(counts: sparse.csr_array, across: str) -> Array:
     n, m = counts.shape
     column = counts.indices
 
-    def per_tag(values: Array) -> Array:
-        return np.bincount(column, weights=values, minlength=m)
+    def per_tag(values: NDArray[Any]) -> Array:
+        return np.bincount(column, weights=values, minlength=m).astype(np.float64)
 
     if across == "normal":
         squares = per_tag(counts.data**2)

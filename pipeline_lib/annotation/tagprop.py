@@ -256,7 +256,8 @@ class _Likelihood:
         return loss + self.rest * _softplus(b) + 0.5 * _SIGMOID_RIDGE * (a**2 + b**2)
 
     def _sum(self, values: Array) -> Array:
-        return np.bincount(self.tag, weights=values, minlength=len(self.rest))
+        sums = np.bincount(self.tag, weights=values, minlength=len(self.rest))
+        return sums.astype(np.float64, copy=False)
 
 
 class _RankWeights:

@@ -88,4 +88,5 @@ def _orthonormal_beside(known: Array, product: Array) -> tuple[Array, Array]:
     fresh, coupling = linalg.qr(product, mode="economic", check_finite=False)
     # Where the product vanished, QR invents directions: they must still avoid the known ones.
     fresh -= known @ (known.T @ fresh)
-    return linalg.qr(fresh, mode="economic", check_finite=False)[0], coupling
+    fresh = linalg.qr(fresh, mode="economic", check_finite=False)[0]
+    return np.asarray(fresh, dtype=np.float64), np.asarray(coupling, dtype=np.float64)

@@ -206,7 +206,7 @@ def group_means(X: Array, groups: NDArray[np.int64]) -> tuple[Array, Array, Arra
     one_hot = sparse.csr_array(
         (np.ones(len(labels)), (labels, np.arange(len(labels)))), shape=(len(sizes), len(labels))
     )
-    means = (one_hot @ members) / sizes[:, None]
+    means = np.asarray(one_hot @ members) / sizes[:, None]
     return means, sizes, members - means[labels]
 
 

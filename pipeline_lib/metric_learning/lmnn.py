@@ -198,7 +198,8 @@ class _LargeMargin:
             degree[block] += pushes.sum(axis=1)
             degree += pushes.sum(axis=0)
             dense = np.count_nonzero(pushes) > pushes.size // _LIST_COST
-            cross += self.X[block].T @ ((pushes if dense else sparse.csr_array(pushes)) @ self.X)
+            operator = pushes if dense else sparse.csr_array(pushes)
+            cross += self.X[block].T @ np.asarray(operator @ self.X)
             if found is not None:
                 near = apart & (reach[block, None] * _MARGIN > D)
                 n_found += int(np.count_nonzero(near))
