@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 # A block of rows times atoms should stay in the second-level cache with its seven companions.
-_BLOCK_ENTRIES = 16_384
+_BLOCK_ENTRIES = 32_768
 _CHECK_EVERY = 10
 # Conjugate gradients start once fewer entries than this share change sign between two checks.
 _SETTLED = 1e-3
@@ -315,4 +315,3 @@ def _fast_matrix(matrix: Any | None) -> Any | None:
 
 def _absolute_row_sums(matrix: Any) -> Array:
     return np.asarray(abs(matrix).sum(axis=1), dtype=np.float64).ravel()
-

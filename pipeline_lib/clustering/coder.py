@@ -81,9 +81,7 @@ class SparseCoder(TransformerMixin, IterativeEstimator):
         n = len(rows)
         self.graph_ = sp.csr_array((n, n)) if graph is None else graph.graph
         self._keep(rows, graph)
-        self._record_convergence(
-            result.history, converged=result.converged, n_iter=result.n_iter
-        )
+        self._record_convergence(result.history, converged=result.converged, n_iter=result.n_iter)
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None) -> Array:

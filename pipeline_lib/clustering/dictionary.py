@@ -141,7 +141,9 @@ def _newton(
             trial = np.maximum(mu + length * step, 0.0)
             trial_value, trial_atoms, trial_factor = _dual(gram, data, trial, ridge, bound)
             # Close to the solution the decrease drowns in the rounding of phi, and the full step is right.
-            if trial_value <= value + 1e-4 * float(gradient @ (trial - mu)) + _ROUNDING * abs(value):
+            if trial_value <= value + 1e-4 * float(gradient @ (trial - mu)) + _ROUNDING * abs(
+                value
+            ):
                 break
             length *= 0.5
         else:
