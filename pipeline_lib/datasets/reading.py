@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -255,18 +256,20 @@ def refuse_label_leak(
         rare binary columns can be equal by chance.
     """
     labels = labels.reshape(len(labels), -1)
-    if not len(labels):
+    n = len(labels)
+    if n <= minimum:
         return
-    by_content: dict[bytes, int] = {}
+    # Columns that differ on some rows differ: few are left to be compared as a whole.
+    some = np.unique(np.linspace(0, n - 1, min(n, 1024)).astype(np.intp))
+    seen: dict[bytes, int] = {}
+    whole: dict[bytes, int] = {}
     for j in range(labels.shape[1]):
-        column = np.ascontiguousarray(labels[:, j], dtype=np.float64)
-        if len(column) - np.unique(column, return_counts=True)[1].max() >= minimum:
-            by_content[column.tobytes()] = j
+        if _off_mode(labels[:, j]) >= minimum:
+            seen[_digest(labels[some, j])] = j
+            whole[_digest(labels[:, j])] = j
+    excerpt = np.ascontiguousarray(X[some].T)
     for j in range(X.shape[1]):
-        # + 0.0 makes a negative zero positive, so that equal columns have equal bytes.
-        column = np.ascontiguousarray(X[:, j], dtype=np.float64) + 0.0
-        label = by_content.get(column.tobytes())
-        if label is not None:
+        if _digest(excerpt[j]) in seen and (label := whole.get(_digest(X[:, j]))) is not None:
             raise InputError(
                 f"feature column {j + 1} equals label column {label + 1}: the labels leak into the "
                 "features",
@@ -274,6 +277,20 @@ def refuse_label_leak(
                 expected="features without labels",
                 remedy="drop the label columns from the features",
             )
+
+
+def _off_mode(column: NDArray[Any]) -> int:
+    """How many rows do not have the most common value."""
+    if column.dtype == np.uint8 and column.max(initial=0) <= 1:
+        ones = int(np.count_nonzero(column))
+        return min(ones, len(column) - ones)
+    return len(column) - int(np.unique(column, return_counts=True)[1].max())
+
+
+def _digest(column: NDArray[Any]) -> bytes:
+    # + 0.0 makes a negative zero positive, so that equal columns have equal bytes.
+    values = np.ascontiguousarray(column, dtype=np.float64) + 0.0
+    return hashlib.blake2b(values.tobytes(), digest_size=16).digest()
 
 
 def shorten(text: str, length: int = 40) -> str:
