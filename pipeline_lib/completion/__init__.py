@@ -12,6 +12,7 @@ from pipeline_lib.completion.plsa import ProbabilisticLSA
 from pipeline_lib.completion.tag_neighbors import TagNeighbors
 from pipeline_lib.completion.tcmr import TCMR
 from pipeline_lib.completion.tcmr_linear import TCMRLinear
+from pipeline_lib.completion.tcmr_regression import TCMRRegression
 
 __all__ = [
     "EASE",
@@ -26,6 +27,7 @@ __all__ = [
     "LatentSemanticAnalysis",
     "ProbabilisticLSA",
     "TCMRLinear",
+    "TCMRRegression",
     "TagCompleter",
     "TagNeighbors",
 ]

@@ -30,7 +30,7 @@ SOLVERS = ("splitting", "gradient")
 _SPLITTING_STEP = 6.0
 # Under a strong graph term both solvers are bound to its curvature, and the splitting has lost its
 # advantage.
-_SHORTEST_SPLITTING_STEP = 1.0
+_SHORTEST_SPLITTING_STEP = 0.5
 
 
 class TCMR(TagCompleter, IterativeEstimator):

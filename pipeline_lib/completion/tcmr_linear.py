@@ -13,15 +13,17 @@ from pipeline_lib.errors import InputError
 
 Array = NDArray[np.float64]
 
+_BLOCK_ENTRIES = 1_000_000
+
 
 class TCMRLinear(TagCompleter):
     """Linear reconstruction: delta T + (1 - delta) R (TCMR-lr).
 
-    T : result of `TCMR` without a graph term (TCMR0), every row scaled affinely to [0, 1];
-    R : share of the visual nearest neighbours that carry a tag, every row scaled to maximum 1.
+    T : result of `TCMR` without a graph term (TCMR0);
+    R : share of the visual nearest neighbours that carry a tag.
 
-    The scaling keeps the order within a row. R stands in for the graph term, which makes an
-    iteration of TCMR expensive on large data.
+    Both are normalised image by image: mean 0 and standard deviation 1 over the tags not observed
+    on it. R stands in for the graph term, which makes an iteration of TCMR expensive on large data.
 
     Parameters
     ----------
@@ -83,15 +85,48 @@ class TCMRLinear(TagCompleter):
             raise InputError(f"delta={self.delta!r}", expected="a number in [0, 1]")
         if X is None:
             raise InputError("TCMR-lr votes among visual neighbours", expected="features X")
-        vote = visual_vote(D, X, self.n_neighbors, self.metric)
+        R = visual_vote(D, X, self.n_neighbors, self.metric)
         self.completion_ = TCMR(self.lam, eps=self.eps, tol=self.tol, max_iter=self.max_iter)
-        T = self.completion_.fit(D).scores_
+        T = self.completion_.fit(D).scores_.copy()
         self.rank_ = self.completion_.rank_
-        mixed = T - T.min(axis=1, keepdims=True)
-        mixed *= self.delta / _divisor(mixed)
-        vote *= (1.0 - self.delta) / _divisor(vote)
-        mixed += vote
-        return mixed
+        return mix_scores(T, R, self.delta, D)
+
+
+def mix_scores(T: Array, R: Array, delta: float, D: sparse.csr_array) -> Array:
+    """Return delta T + (1 - delta) R, both standardised over the unobserved tags of every image.
+
+    Parameters
+    ----------
+    T, R : ndarrays of shape (n, m)
+        Overwritten. A row that is constant over the unobserved tags becomes 0 there.
+    delta : float
+        Share of T.
+    D : csr_array of shape (n, m)
+        Observed tags.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+    """
+    step = max(1, _BLOCK_ENTRIES // D.shape[1])
+    for start in range(0, D.shape[0], step):
+        block = slice(start, start + step)
+        free = D[block].toarray() == 0
+        mixed = delta * _standardise(T[block], free)
+        mixed += (1.0 - delta) * _standardise(R[block], free)
+        T[block] = mixed
+    return T
+
+
+def _standardise(rows: Array, free: NDArray[np.bool_]) -> Array:
+    count = np.maximum(free.sum(axis=1, keepdims=True), 1)
+    centred = rows - np.where(free, rows, 0.0).sum(axis=1, keepdims=True) / count
+    square = np.where(free, centred * centred, 0.0).sum(axis=1, keepdims=True) / count
+    deviation = np.sqrt(square)
+    # Rounding leaves a constant row with a tiny spread.
+    size = np.abs(rows).max(axis=1, keepdims=True)
+    deviation[deviation <= 1e-12 * size] = np.inf
+    return centred / np.where(deviation > 0.0, deviation, np.inf)
 
 
 def visual_vote(D: sparse.csr_array, X: Array, n_neighbors: int, metric: str) -> Array:
@@ -104,8 +139,3 @@ def visual_vote(D: sparse.csr_array, X: Array, n_neighbors: int, metric: str) ->
     rows = np.repeat(np.arange(n), k)
     chooses = sparse.csr_array((np.full(n * k, 1.0 / k), (rows, indices.ravel())), shape=(n, n))
     return np.asarray((chooses @ D).toarray())
-
-
-def _divisor(rows: Array) -> Array:
-    largest = rows.max(axis=1, keepdims=True)
-    return np.where(largest > 0.0, largest, 1.0)
