@@ -18,7 +18,8 @@ Array = NDArray[np.float64]
 
 _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
-_BLOCK = 64
+_LARGEST_BLOCK = 64
+_CHECK_STEPS = 8
 _TOLERANCE = 1e-11  # residual norm, relative to the largest eigenvalue
 
 
@@ -52,16 +53,21 @@ def leading_eigenpairs(matrix: Array, rank: int, cutoff: float = 1e-12) -> tuple
 
 
 def _block_lanczos(matrix: Array, rank: int) -> tuple[Array, Array] | None:
-    """Ritz pairs in ascending order, or None when the space would outgrow a third of the matrix."""
+    """Ritz pairs in ascending order, or None when they take a full decomposition after all.
+
+    That is when the space would outgrow a third of the matrix, or misses repeated eigenvalues.
+    """
     n = len(matrix)
-    limit = (n // 3 // _BLOCK) * _BLOCK
-    basis = np.empty((n, limit + _BLOCK), order="F")
+    # Wide blocks multiply fast, narrow ones leave more powers of the matrix in the same space.
+    width = min(_LARGEST_BLOCK, max(8, rank // 4))
+    limit = (n // 3 // width) * width
+    basis = np.empty((n, limit + width), order="F")
     projected = np.zeros((limit, limit))
-    start = np.random.default_rng(0).standard_normal((n, _BLOCK))
-    basis[:, :_BLOCK] = linalg.qr(start, mode="economic", check_finite=False)[0]
-    next_check = rank + 2 * _BLOCK
-    for size in range(_BLOCK, limit + 1, _BLOCK):
-        block = slice(size - _BLOCK, size)
+    start = np.random.default_rng(0).standard_normal((n, width))
+    basis[:, :width] = linalg.qr(start, mode="economic", check_finite=False)[0]
+    next_check = rank + 2 * width
+    for size in range(width, limit + 1, width):
+        block = slice(size - width, size)
         known = basis[:, :size]
         product = matrix @ basis[:, block]
         overlap = known.T @ product
@@ -69,7 +75,7 @@ def _block_lanczos(matrix: Array, rank: int) -> tuple[Array, Array] | None:
         projected[:size, block] = overlap
         projected[block, :size] = overlap.T
         fresh, coupling = _orthonormal_beside(known, product)
-        basis[:, size : size + _BLOCK] = fresh
+        basis[:, size : size + width] = fresh
         if size < min(next_check, limit):
             continue
         values, small = linalg.eigh(
@@ -77,9 +83,28 @@ def _block_lanczos(matrix: Array, rank: int) -> tuple[Array, Array] | None:
         )
         residuals = np.linalg.norm(coupling @ small[block], axis=0)
         if residuals.max() <= _TOLERANCE * np.abs(values).max():
-            return values, known @ small
-        next_check = size + max(2 * _BLOCK, rank // 2)
+            vectors = known @ small
+            return (values, vectors) if _complete(matrix, values, vectors, width) else None
+        next_check = size + max(2 * width, rank // 2)
     return None
+
+
+def _complete(matrix: Array, values: Array, vectors: Array, width: int) -> bool:
+    """Whether no larger eigenvalue was missed.
+
+    A Krylov space holds at most as many copies of a repeated eigenvalue as its blocks are wide.
+    Subspace iteration from fresh random directions beside the found ones would meet the others.
+    """
+    rows = np.random.default_rng(1).standard_normal((len(matrix), width))
+    for _ in range(_CHECK_STEPS):
+        rows -= vectors @ (vectors.T @ rows)
+        rows = np.linalg.qr(rows)[0]
+        product = matrix @ rows
+        largest = linalg.eigvalsh(rows.T @ product, check_finite=False)[-1]
+        if largest > values[0] + 1e-8 * np.abs(values).max():
+            return False
+        rows = product
+    return True
 
 
 def _orthonormal_beside(known: Array, product: Array) -> tuple[Array, Array]:

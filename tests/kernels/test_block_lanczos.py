@@ -18,6 +18,7 @@ SPECTRA = {
     "decaying": 0.97 ** np.arange(600),
     "flat": np.linspace(2.0, 1.0, 600),
     "repeated": np.repeat([3.0, 2.0, 1.0], 200),
+    "a few repeated": np.concatenate([np.full(30, 3.0), np.linspace(2.0, 0.0, 570)]),
     "low rank": np.concatenate([np.arange(20.0, 0.0, -1.0), np.zeros(580)]),
     "indefinite": np.linspace(1.0, -3.0, 600),
 }

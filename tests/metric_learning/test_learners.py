@@ -52,8 +52,8 @@ def quiet_noise(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two classes on one strong coordinate, with many weak coordinates of noise beside it."""
     rng = np.random.default_rng(seed)
     y = rng.integers(2, size=n)
-    return np.hstack([1.2 * y[:, None] + 0.3 * rng.standard_normal((n, 1))]
-                     + [0.45 * rng.standard_normal((n, 40))]), y  # fmt: skip
+    signal = 1.2 * y[:, None] + 0.3 * rng.standard_normal((n, 1))
+    return np.hstack([signal, 0.45 * rng.standard_normal((n, 40))]), y
 
 
 def fitted(name: str, X: np.ndarray, y: np.ndarray):  # type: ignore[no-untyped-def]
