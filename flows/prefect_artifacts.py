@@ -76,7 +76,7 @@ def links(record: RunRecord) -> str:
         f"Run `{record.id}`: **{record.status}**.",
         "",
         f"- {_mlflow_link(record)}",
-        f"- Report: [{record.report.name}]({record.report.as_uri()}) (`{record.report}`)",
+        f"- Report: [{record.report.name}](<{record.report.as_uri()}>) (`{record.report}`)",
         f"- Tables: `{record.folder}`",
     ]
     return "\n".join(lines) + "\n"
