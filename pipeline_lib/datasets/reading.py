@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline_lib.errors import DataMissingError, InputError
 
 PathLike = str | Path
+
+_MAX_WHOLE = 2**53  # beyond it not every whole number is a float64
+_TEXT_BLOCK = 1 << 25  # bytes of text parsed at a time
 
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
@@ -46,12 +52,12 @@ def existing_folder(path: PathLike) -> Path:
     return path
 
 
-def decode_text(raw: bytes, path: PathLike) -> str:
+def decode_text(raw: bytes, path: PathLike, *, first_line: int = 1) -> str:
     """UTF-8 (a byte order mark is dropped); a wrong byte is an error with its line."""
     try:
         return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
+        line = raw.count(b"\n", 0, error.start) + first_line
         raise InputError(
             f"byte 0x{raw[error.start]:02x} is not UTF-8",
             path=path,
@@ -119,6 +125,7 @@ def number_table(
     delimiter: str | None = None,
     n_columns: int | None = None,
     dtype: DTypeLike = np.float64,
+    first_line: int = 1,
 ) -> NDArray[Any]:
     """Parse lines of finite numbers, all of one length, into a matrix.
 
@@ -131,6 +138,8 @@ def number_table(
     n_columns : int, optional
         Values per line; by default that of the first line.
     dtype : dtype, default float64
+    first_line : int, default 1
+        Number of the first line of ``text`` in the file.
 
     Raises
     ------
@@ -142,21 +151,48 @@ def number_table(
         lines.pop()
     if not lines:
         raise InputError("the file is empty", path=path, expected="lines of numbers")
-    cells = [_cells(line, delimiter) for line in lines[:1]]
-    width = len(cells[0]) if n_columns is None else n_columns
+    width = len(_cells(lines[0], delimiter)) if n_columns is None else n_columns
     # Fast road first; whatever it does not take is looked at again cell by cell, for the place.
-    if "_" not in text and "x" not in text and "X" not in text:
-        stripped = [line.rstrip().removesuffix(delimiter or "") for line in lines]
-        try:
-            table = np.loadtxt(
-                stripped, dtype=dtype, delimiter=delimiter, ndmin=2, comments=None, quotechar=None
-            )
-        except (ValueError, OverflowError):
-            pass
-        else:
-            if table.shape == (len(lines), width) and np.isfinite(table).all():
-                return np.asarray(table)
-    return _checked_number_table(lines, path, delimiter, width, dtype)
+    table = _fast_number_table(text, len(lines), width, delimiter)
+    if table is None:
+        return _checked_number_table(lines, path, delimiter, width, dtype, first_line)
+    whole = (table == np.floor(table)) & (np.abs(table) <= _MAX_WHOLE)
+    if np.issubdtype(np.dtype(dtype), np.integer) and not whole.all():
+        return _checked_number_table(lines, path, delimiter, width, dtype, first_line)
+    return table.astype(dtype, copy=False)
+
+
+def _fast_number_table(
+    text: str, n_lines: int, width: int, delimiter: str | None
+) -> NDArray[np.float64] | None:
+    """The table by Arrow's parser, or None when the text is not of its plain kind."""
+    separator = delimiter or " "
+    if delimiter is None:
+        text = text.replace("\t", " ")
+    ends = text[: text.find("\n")].rstrip("\r").endswith(separator)
+    names = [str(j) for j in range(width + ends)]
+    try:
+        found = arrow_csv.read_csv(
+            io.BytesIO(text.encode()),
+            read_options=arrow_csv.ReadOptions(column_names=names, block_size=1 << 24),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=separator, quote_char=False, ignore_empty_lines=False
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={name: pa.float64() for name in names[:width]},
+                include_columns=names[:width],
+                null_values=[],
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    # Blank lines at the end come as rows without values, which the type does not take.
+    if found.num_rows != n_lines:
+        return None
+    table = np.empty((n_lines, width))
+    for j in range(width):
+        table[:, j] = found.column(j).to_numpy()
+    return table if np.isfinite(table).all() else None
 
 
 def _cells(line: str, delimiter: str | None) -> list[str]:
@@ -167,11 +203,16 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
 
 
 def _checked_number_table(
-    lines: Sequence[str], path: PathLike, delimiter: str | None, width: int, dtype: DTypeLike
+    lines: Sequence[str],
+    path: PathLike,
+    delimiter: str | None,
+    width: int,
+    dtype: DTypeLike,
+    first_line: int,
 ) -> NDArray[Any]:
     integers = np.issubdtype(np.dtype(dtype), np.integer)
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first_line):
         cells = _cells(line, delimiter)
         if len(cells) != width:
             raise InputError(
@@ -179,7 +220,9 @@ def _checked_number_table(
             )
         row = [parse_number(cell) for cell in cells]
         for column, value in enumerate(row, start=1):
-            if value is None or (integers and not value.is_integer()):
+            if value is None or (
+                integers and not (value.is_integer() and abs(value) <= _MAX_WHOLE)
+            ):
                 raise InputError(
                     f"{shorten(cells[column - 1])} is not a finite number"
                     if value is None
@@ -190,10 +233,7 @@ def _checked_number_table(
                     expected="a whole number" if integers else "a finite number",
                 )
         rows.append(row)
-    try:
-        return np.asarray(rows, dtype=np.float64).reshape(len(rows), width).astype(dtype)
-    except OverflowError as error:
-        raise InputError(f"a value is too large ({error})", path=path) from None
+    return np.asarray(rows, dtype=np.float64).reshape(len(rows), width).astype(dtype)
 
 
 def read_number_table(
@@ -203,10 +243,33 @@ def read_number_table(
     n_columns: int | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """`number_table` of a file."""
-    return number_table(
-        read_text(path), path, delimiter=delimiter, n_columns=n_columns, dtype=dtype
-    )
+    """`number_table` of a file, read in blocks: the peak is the table and one block."""
+    path = existing_file(path)
+    blocks: list[NDArray[Any]] = []
+    first_line = 1
+    with path.open("rb") as handle:
+        while raw := handle.read(_TEXT_BLOCK):
+            raw += handle.readline()
+            if not raw.strip() and blocks:
+                if handle.read(1):
+                    raise InputError("blank line", path=path, line=first_line)
+                break
+            block = number_table(
+                decode_text(raw, path, first_line=first_line),
+                path,
+                delimiter=delimiter,
+                n_columns=blocks[0].shape[1] if blocks else n_columns,
+                dtype=dtype,
+                first_line=first_line,
+            )
+            n_lines = raw.count(b"\n")
+            if len(block) < n_lines and handle.peek(1):
+                raise InputError("blank line", path=path, line=first_line + len(block))
+            first_line += n_lines
+            blocks.append(block)
+    if not blocks:
+        raise InputError("the file is empty", path=path, expected="lines of numbers")
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def require_binary(

@@ -5,6 +5,7 @@ import pytest
 
 from pipeline_lib.datasets.reading import (
     number_table,
+    read_number_table,
     read_text,
     read_words,
     refuse_label_leak,
@@ -53,6 +54,8 @@ def test_tables_of_numbers():
             number_table(text, "a")
     with pytest.raises(InputError, match=r"a:1:1: 1\.5 is not a whole number"):
         number_table("1.5\n", "a", dtype=np.int64)
+    with pytest.raises(InputError, match=r"a:2:1: 1e\+300 is not a whole number"):
+        number_table("1\n1e300\n", "a", dtype=np.int64)
 
 
 def test_text_files(tmp_path):
@@ -77,3 +80,24 @@ def test_a_few_bytes_do_not_become_gigabytes():
         require_dense_size(10**6, 10**6, 100, "a", "Y")
     with pytest.raises(InputError, match="too large"):
         require_dense_size(10**5, 10**4, 100, "a", "Y")
+
+
+def test_large_tables_are_read_by_blocks_with_the_right_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline_lib.datasets.reading._TEXT_BLOCK", 64)
+    path = tmp_path / "t.dat"
+    values = np.random.default_rng(0).normal(size=(200, 3))
+    lines = [" ".join(map(repr, row)) + " " for row in values.tolist()]
+    for end in ("", "\n", "\n\n"):
+        path.write_text("\n".join(lines) + end)
+        np.testing.assert_array_equal(read_number_table(path), values)
+    for broken, message in [
+        ("1 2 x", ":151:3: 'x' is not"),
+        ("1 2", ":151: 2 values; expected 3"),
+        ("", ":151: (blank line|0 values)"),
+    ]:
+        path.write_text("\n".join([*lines[:150], broken, *lines[151:]]))
+        with pytest.raises(InputError, match=message):
+            read_number_table(path)
+    path.write_bytes("\n".join([*lines[:150], "\xff"]).encode("latin-1"))
+    with pytest.raises(InputError, match=":151: byte 0xff"):
+        read_number_table(path)
