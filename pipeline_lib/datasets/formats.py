@@ -21,7 +21,7 @@ from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.espgame import read_esp
 from pipeline_lib.datasets.hdf5 import read_hdf5
 from pipeline_lib.datasets.hvecs import read_vecs
-from pipeline_lib.datasets.image_folder import match_tags, read_image_classes
+from pipeline_lib.datasets.image_folder import SUFFIXES, match_tags, read_image_classes
 from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.datasets.libsvm import read_libsvm
 from pipeline_lib.datasets.matlab import read_features_and_labels
@@ -155,6 +155,12 @@ def image_set(
     else:
         if not paths:
             raise InputError("no pictures", expected="files with the role data")
+        paths = tuple(path for path in paths if not path.name.startswith("."))
+        if classes == "folder":
+            # Notes and lists lie beside pictures; classes by prefix have no suffix to go by.
+            paths = tuple(path for path in paths if path.suffix.lower() in SUFFIXES)
+            if not paths:
+                raise InputError("no pictures", expected=" or ".join(SUFFIXES))
         root = paths[0].parents[1] if classes == "folder" else paths[0].parent
         found = read_image_classes(
             root,
@@ -382,7 +388,7 @@ def _from_user(found: UserTable, path: Path) -> Loaded:
 def tagged_pictures(
     files: Files, seed: int, *, descriptor: str = "colour-histogram", separator: str = ";"
 ) -> Loaded:
-    """A user's folder of pictures and tag CSV (role ``tags``, beside or above the pictures).
+    """A user's tag CSV (role ``tags``) with the pictures below its folder (role ``pictures``).
 
     Features are computed with a descriptor of `features.image_descriptors` (extra ``images``).
     """

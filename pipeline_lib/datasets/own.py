@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline_lib.datasets import catalogue
 from pipeline_lib.datasets.acquire import ingest
+from pipeline_lib.datasets.image_folder import find_pictures
 from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.datasets.rawfiles import raw_root
 from pipeline_lib.errors import InputError
@@ -148,9 +149,11 @@ def _describe(
     tags = options["tags"]
     if path.is_dir():
         if tags is not None:
-            csv = path / str(tags)
+            # Naming the pictures, level by level, makes their content part of the data's identity.
+            levels = sorted({len(p.relative_to(path).parts) for p in find_pictures(path)})
+            pictures = [("pictures", path.joinpath(*["*"] * (n - 1), "*.*")) for n in levels]
             chosen = {"descriptor": options["descriptor"], "separator": options["separator"]}
-            return "tagged-pictures", "tags", [("tags", csv)], chosen
+            return "tagged-pictures", "tags", [("tags", path / str(tags)), *pictures], chosen
         files = [("data", path / "*" / "*.*")]
         size = {} if options["size"] is None else {"size": list(options["size"])}
         return "image-set", "matrix", files, size

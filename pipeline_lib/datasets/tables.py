@@ -111,12 +111,17 @@ class _Columns:
     def tag_lists(self, name: str, separator: str) -> list[list[str]]:
         if isinstance(self.frame[name].dtype, pl.List):
             return [[str(tag) for tag in row or ()] for row in self.frame[name].to_list()]
-        return [
-            parse_tag_list(
-                text, separator, self.path, line=row + 2, column=self.names.index(name) + 1
-            )
-            for row, text in enumerate(self.text(name, allow_empty=True))
-        ]
+        lists = []
+        for row, text in enumerate(self.text(name, allow_empty=True)):
+            tags = [tag.strip() for tag in text.split(separator)] if text else []
+            if "" in tags:
+                raise InputError(
+                    f"an empty tag in {self._what(name, row)}",
+                    expected=f"tags separated by single {separator!r}",
+                    **self._place(name, row),
+                )
+            lists.append(tags)
+        return lists
 
 
 def _open_table(path: Path) -> _Columns:

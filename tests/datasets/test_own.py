@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from pipeline_lib.datasets import catalogue
-from pipeline_lib.datasets.acquire import describe, load
+from pipeline_lib.datasets.acquire import describe, load, source_digest
 from pipeline_lib.datasets.own import declare
 from pipeline_lib.datasets.pictures import write_pgm
 from pipeline_lib.errors import InputError
@@ -29,7 +29,7 @@ def test_csv_with_queries_in_parts(root, tmp_path):
     data = load("shop", "test")
     assert data.X.tolist() == [[1.5], [0.5], [1]] and data.y.tolist() == [2, 0, 1]
     assert data.qid.tolist() == [7, 7, 9] and data.ids.tolist() == ["a", "b", "c"]
-    with pytest.raises(InputError, match="unknown part of shop .vali."):
+    with pytest.raises(InputError, match=r"unknown part of shop .vali."):
         load("shop", "vali")
 
 
@@ -64,6 +64,8 @@ def test_picture_folders(root, tmp_path):
         (tmp_path / "p" / kind).mkdir(parents=True)
         for i in range(3):
             write_pgm(tmp_path / "p" / kind / f"{i}.pgm", rng.integers(0, 255, (6, 5)))
+    (tmp_path / "p" / "cat" / "notes.txt").write_text("not a picture")
+    (tmp_path / "p" / "cat" / ".hidden.pgm").write_bytes(b"")
     declare("pets", tmp_path / "p", root=root)
     data = load("pets")
     assert data.X.shape == (6, 30) and data.y.tolist() == [0, 0, 0, 1, 1, 1]
@@ -75,6 +77,9 @@ def test_picture_folders(root, tmp_path):
     assert data.X.shape == (6, 59) and data.tags == ("NA", "loud", "soft")
     assert data.ids[0] == "cat/0.pgm" and data.Y.sum() == 3
     assert len(data.info["findings"]["pictures without a row in the tag table"]) == 4
+    before = source_digest("pets-tags")
+    write_pgm(tmp_path / "p" / "cat" / "1.pgm", rng.integers(0, 255, (6, 7)))
+    assert source_digest("pets-tags") != before  # pictures are part of what the data are
 
 
 def test_letor_text(root, tmp_path):

@@ -78,6 +78,7 @@ def test_lists_of_tags_in_parquet(tmp_path):
         ("a,q\n1,x\n2,y\n3,x\n", {"query": "q"}, r":4:2: query 'x' comes back"),
         ("a,t\n1,2\n", {"tags": ["t"]}, r":2:2: 2 for tag 't'; expected 0 or 1"),
         ("a,i\n1,x\n2,x\n", {"id": "i"}, "repeats a name"),
+        ('a,t\n1,"x\ny"\n2,x;;y\n', {"tags": "t"}, r":4:2: an empty tag in 'x;;y'"),
         ("a,l\n1,0\n", {"label": "l", "features": ["a", "l"]}, "'l' is a feature and something"),
         ("a,l\n", {"label": "l"}, "no rows below"),
     ],
