@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,10 +192,16 @@ def _pair(values: Sequence[int]) -> tuple[int, int]:
 
 
 def mulan(files: Files, seed: int) -> Loaded:
-    """MULAN's ARFF (role ``data``) and label list (role ``labels``); rows are numbered from 1."""
-    X, Y, tags = read_mulan(_only(files), _only(files, "labels"))
-    ids = tuple(str(i) for i in range(1, len(X) + 1))
-    return _tagged(TagTable(ids, Y, tags), X)
+    """MULAN's ARFF (role ``data``) and label list (role ``labels``); rows are numbered from 1.
+
+    Several ARFF files are set below each other.
+    """
+    parts = []
+    for path in files.get("data", ()):
+        X, Y, tags = read_mulan(path, _only(files, "labels"))
+        ids = tuple(str(i) for i in range(1, len(X) + 1))
+        parts.append(_tagged(TagTable(ids, Y, tags), X))
+    return _below_each_other(parts, files.get("data", ()))
 
 
 def annotation_files(files: Files, seed: int) -> Loaded:
@@ -205,7 +211,62 @@ def annotation_files(files: Files, seed: int) -> Loaded:
     ``.hvecs32`` and ``.fvec``, set side by side) are optional. An undeclared dictionary or image list
     is looked for beside the annotation under the release's names (``corel5k_dictionary.txt``,
     ``corel5k_train_list.txt``); without one, tags or images are numbered.
+
+    Several annotations are set below each other; image lists and features then stand in their order,
+    equally many for each.
     """
+    paths = files.get("annotations", ())
+    shares: dict[str, list[tuple[Path, ...]]] = {}
+    for role in ("images", "features"):
+        found = files.get(role, ())
+        each, rest = divmod(len(found), max(1, len(paths)))
+        if rest:
+            raise InputError(
+                f"{len(found)} files with the role {role!r} for {len(paths)} annotations",
+                expected="equally many for each",
+            )
+        shares[role] = [found[i * each : (i + 1) * each] for i in range(len(paths))]
+    parts = [
+        _annotation(
+            {
+                "annotations": (path,),
+                "dictionary": files.get("dictionary", ()),
+                "images": shares["images"][i],
+                "features": shares["features"][i],
+            }
+        )
+        for i, path in enumerate(paths)
+    ]
+    return _below_each_other(parts, paths)
+
+
+def _below_each_other(parts: Sequence[Loaded], paths: Sequence[Path]) -> Loaded:
+    """Tag tables of the same tags as one; rows that were numbered are numbered anew."""
+    if not parts:
+        raise InputError("no file to read", expected="at least one")
+    first = parts[0].data
+    if len(parts) == 1:
+        return parts[0]
+    for part, path in zip(parts, paths):
+        if part.data.tags != first.tags:
+            raise InputError("has other tags", path=path, expected=f"those of {paths[0].name}")
+    features = [part.data.X for part in parts if part.data.X is not None]
+    if len({X.shape[1] for X in features}) > 1 or len(features) not in (0, len(parts)):
+        raise InputError("features of different widths", path=paths[0])
+    ids = [name for part in parts for name in cast("NDArray[Any]", part.data.ids).tolist()]
+    if len(set(ids)) != len(ids):
+        ids = [str(i) for i in range(1, len(ids) + 1)]
+    Y = np.vstack([cast("NDArray[np.uint8]", part.data.Y) for part in parts])
+    findings = {
+        f"{path.name}: {key}": value
+        for part, path in zip(parts, paths)
+        for key, value in part.data.info.items()
+    }
+    X = np.vstack(features) if features else None
+    return _tagged(TagTable(tuple(ids), Y, first.tags), X, findings)
+
+
+def _annotation(files: Files) -> Loaded:
     path = _only(files, "annotations")
     if path.suffix.lower() == ".hvecs":
         values: NDArray[Any] = read_vecs(path)

@@ -57,6 +57,8 @@ def test_image_sets(name, part, shape, labels, low, high):
     [
         ("corel5k-mulan", "train", 4500, 499, 374, 15847, 0),
         ("corel5k-mulan", "test", 500, 499, 374, 1763, 0),
+        ("corel5k-mulan", "all", 5000, 499, 374, 17610, 0),
+        ("corel5k", "all", 4999, None, 260, 16979, 7),
         ("corel5k", "train", 4500, None, 260, 15223, 7),
         ("corel5k", "test", 499, None, 260, 1756, 0),
         ("espgame", None, 21846, None, 269, 101472, 0),
@@ -201,6 +203,13 @@ def test_guillaumins_release_with_dictionary_and_features(root):
     write_vecs(folder / "corel5k_train_Rgb.hvecs32", np.zeros((5, 4096)))
     with pytest.raises(InputError, match=r"corel5k_train_Rgb\.hvecs32: 5 records; expected 6"):
         load("corel5k", "train/rgb")
+    write_vecs(folder / "corel5k_test_annot.hvecs", 1 - Y[:2])
+    save(folder / "corel5k_test_list.txt", "100/1\n100/2\n")
+    write_vecs(folder / "corel5k_test_Gist.fvec", gist[:2] * 2)
+    both = load_small("corel5k", "all/gist")
+    np.testing.assert_array_equal(both.Y, np.vstack([Y, 1 - Y[:2]]))
+    np.testing.assert_array_equal(both.X, np.vstack([gist, gist[:2] * 2]))
+    assert both.ids[5:].tolist() == ["1005/5", "100/1", "100/2"] and both.tags == data.tags
     iapr = root / "iaprtc12"
     iapr.mkdir()
     write_vecs(iapr / "iaprtc12_train_annot.hvecs", np.eye(3))
