@@ -1,5 +1,29 @@
-"""Learning to rank."""
+"""Learning to rank: one module per method."""
 
+from pipeline_lib.ltr.adarank import AdaRank
+from pipeline_lib.ltr.frank import FRank
+from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
+from pipeline_lib.ltr.listnet import ListNet
+from pipeline_lib.ltr.peers import BaggedLambdaMART, LightGBMRanker, XGBoostRanker
+from pipeline_lib.ltr.rankboost import RankBoost
 from pipeline_lib.ltr.ranksvm import RankNystroem, RankRandomFourier, RankSVM
+from pipeline_lib.ltr.ranksvm_struct import RankSVMStruct
+from pipeline_lib.ltr.regression import RegressionRanker
+from pipeline_lib.ltr.svm_map import SVMMAP
 
-__all__ = ["RankNystroem", "RankRandomFourier", "RankSVM"]
+__all__ = [
+    "SVMMAP",
+    "AdaRank",
+    "BaggedLambdaMART",
+    "FRank",
+    "KernelRankSVM",
+    "LightGBMRanker",
+    "ListNet",
+    "RankBoost",
+    "RankNystroem",
+    "RankRandomFourier",
+    "RankSVM",
+    "RankSVMStruct",
+    "RegressionRanker",
+    "XGBoostRanker",
+]
