@@ -20,16 +20,21 @@ training row a landmark (n_s = n) it is the full form exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.kernels.block_lanczos import leading_eigenpairs
-from pipeline_lib.kernels.functions import iter_kernel_blocks, kernel_matrix
+from pipeline_lib.kernels.functions import iter_kernel_blocks, kernel_matrix, row_blocks
 
 Array = NDArray[np.float64]
 
+PRECISIONS = ("double", "single")
+
+# Directions whose squared singular value is a smaller share of the largest are rounding.
+_CUTOFF = {"double": 1e-12, "single": 1e-6}
 # Rows of K_b held at a time: large enough for BLAS, small enough for any machine.
 _BLOCK_BYTES = 256 * 2**20
 
@@ -61,6 +66,40 @@ def full_coefficients(
     return V @ ((w / (w**2 + smoothing))[:, None] * _product(V, targets))
 
 
+def kernel_blocks(
+    X: Array, landmarks: Array, kernel: str, gamma: float, precision: str
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Row blocks of the rectangle of kernel evaluations, in float64 or float32.
+
+    In single precision the rbf kernel is evaluated there too (rows centred on the landmarks' mean,
+    norms and product in one multiplication); other kernels are evaluated in double and rounded.
+    """
+    if precision == "double" or kernel != "rbf":
+        for rows, block in iter_kernel_blocks(
+            X, landmarks, kernel, gamma, block_bytes=_BLOCK_BYTES
+        ):
+            yield rows, block if precision == "double" else block.astype(np.float32)
+        return
+    centre = landmarks.mean(axis=0)
+    right = _with_norms(landmarks - centre)
+    right[:, [-2, -1]] = right[:, [-1, -2]]
+    for rows in row_blocks(len(X), 4 * len(landmarks), _BLOCK_BYTES):
+        left = _with_norms(X[rows] - centre)
+        left[:, :-2] *= -2.0
+        K: NDArray[Any] = left @ right.T  # squared distances
+        np.maximum(K, 0.0, out=K)
+        K *= np.float32(-gamma)
+        yield rows, np.exp(K, out=K)
+
+
+def _with_norms(X: Array) -> NDArray[np.float32]:
+    """Rows in float32 with two more columns: their squared norm, and 1."""
+    wide: NDArray[np.float32] = np.ones((len(X), X.shape[1] + 2), dtype=np.float32)
+    wide[:, :-2] = X
+    wide[:, -2] = np.einsum("ij,ij->i", X, X)
+    return wide
+
+
 def landmark_coefficients(
     X: Array,
     landmarks: Array,
@@ -70,8 +109,12 @@ def landmark_coefficients(
     kernel: str,
     gamma: float,
     smoothing: float = 0.0,
+    precision: str = "double",
 ) -> Array:
     """B (n_s x t) of the landmark form; memory is O(n_s^2 + n_s t), time one pass over the rows.
+
+    In single precision the products of a row block are float32; their sums over blocks and the
+    eigenpairs are float64.
 
     Parameters
     ----------
@@ -84,11 +127,10 @@ def landmark_coefficients(
     size = len(landmarks)
     gram = np.zeros((size, size))
     moments = np.zeros((size, targets.shape[1]))
-    for rows, K in iter_kernel_blocks(X, landmarks, kernel, gamma, block_bytes=_BLOCK_BYTES):
+    for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
         gram += K.T @ K
-        moments += _product(K, targets[rows])
-    # The Gram matrix has squared eigenvalues: its rounding noise starts at the same cut-off.
-    squares, V = leading_eigenpairs(gram, rank)
+        moments += _product(K, targets[rows].astype(K.dtype, copy=False))
+    squares, V = leading_eigenpairs(gram, rank, _CUTOFF[precision])
     return V @ ((V.T @ moments) / (squares + smoothing)[:, None])
 
 
@@ -100,10 +142,16 @@ def linear_coefficients(X: Array, targets: Any, rank: int, *, smoothing: float =
 
 
 def evaluate(
-    X: Array, landmarks: Array, coefficients: Array, *, kernel: str, gamma: float
+    X: Array,
+    landmarks: Array,
+    coefficients: Array,
+    *,
+    kernel: str,
+    gamma: float,
+    precision: str = "double",
 ) -> Array:
     """[k(x, z_1), .., k(x, z_p)] B for every row of ``X``, streaming over row blocks."""
     result = np.empty((len(X), coefficients.shape[1]))
-    for rows, K in iter_kernel_blocks(X, landmarks, kernel, gamma):
-        np.matmul(K, coefficients, out=result[rows])
+    for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
+        result[rows] = K @ coefficients.astype(K.dtype, copy=False)
     return result

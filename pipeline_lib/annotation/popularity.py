@@ -30,4 +30,5 @@ class Popularity(Annotator):
 
     def predict(self, X: ArrayLike) -> Array:
         """The frequencies, once for every row."""
-        return np.tile(self.frequency_, (len(self._check_predict(X)), 1))
+        rows = self._check_predict(X)
+        return np.tile(self.frequency_, (len(rows), 1))

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.annotation.base import Annotator, Tags
 from pipeline_lib.annotation.kernel_regression import (
+    PRECISIONS,
     evaluate,
     full_coefficients,
     landmark_coefficients,
@@ -81,6 +82,10 @@ class RKML(Annotator):
     n_neighbors : int, default 20
     random_state : int, Generator, RandomState or None
         Draws the landmarks.
+    precision : {"double", "single"}, default "double"
+        With ``n_samples``: single evaluates kernels and multiplies row blocks in float32 (sums and
+        eigenpairs stay float64) and leaves out directions of singular value below 1e-3 of the
+        largest. Several times faster; annotations agree closely, similarities to about 1e-3.
 
     Attributes
     ----------
@@ -118,7 +123,9 @@ class RKML(Annotator):
         vote: str = "similarity",
         n_neighbors: int = 20,
         random_state: RandomState = None,
+        precision: str = "double",
     ) -> None:
+        self.precision = precision
         self.gamma = gamma
         self.rank = rank
         self.n_components = n_components
@@ -208,16 +215,28 @@ class RKML(Annotator):
             kernel=self.kernel,
             gamma=self.gamma,
             smoothing=self.smoothing,
+            precision=self._precision(),
         )
 
     def _apply(self, rows: Array, coefficients: Array) -> Array:
         if len(self.landmarks_) == 0:
             return rows @ coefficients
-        return evaluate(rows, self.landmarks_, coefficients, kernel=self.kernel, gamma=self.gamma)
+        return evaluate(
+            rows,
+            self.landmarks_,
+            coefficients,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            precision=self._precision(),
+        )
+
+    def _precision(self) -> str:
+        return "double" if self.n_samples is None else self.precision
 
     def _check_parameters(self) -> None:
         check_kernel(self.kernel, self.gamma)
         check_choice(self.vote, RKML_VOTES, "vote")
+        check_choice(self.precision, PRECISIONS, "precision")
         check_neighbors(self.n_neighbors, 1)
         for name in ("rank", "n_components", "n_samples"):
             value = getattr(self, name)
@@ -238,6 +257,7 @@ class RLML(RKML):
 
     kernel = "linear"
     gamma = 1.0
+    precision = "double"
 
     def __init__(
         self,
@@ -273,6 +293,7 @@ class RKMLO(RKML):
 
     n_samples = None
     random_state = None
+    precision = "double"
 
     def __init__(
         self,
@@ -320,6 +341,7 @@ class RKMLH(RKML):
     """
 
     weighting = "log-entropy"
+    precision = "double"
 
     def __init__(
         self,

@@ -34,7 +34,9 @@ class MetricLearner(TransformerMixin, BaseEstimator, ABC):
     """
 
     n_features_in_: int
-    random_state: RandomState = None
+    # Learners that draw nothing themselves have no such parameter: tags are then clustered alike
+    # every time.
+    random_state: RandomState = 0
 
     # Fitted arrays that ``transform`` reads.
     _state_names: ClassVar[tuple[str, ...]] = ("components_",)

@@ -62,7 +62,9 @@ class ITML(IterativeEstimator, LinearMetricLearner):
     Notes
     -----
     M_0 is the identity over the mean squared distance of the pairs, so results do not depend on
-    the units of X.
+    the units of X. Algorithm 1 of the paper prints the step of a projection as
+    delta / 2 (1/p - gamma / xi), which solves the projection for gamma = 1 only; the step used here,
+    delta gamma / (gamma + 1) (1/p - 1/xi), solves it for every gamma and is the same at 1.
 
     References
     ----------
@@ -153,7 +155,8 @@ class ITML(IterativeEstimator, LinearMetricLearner):
             p, delta, bound = G[i, i], sign[i], xi[i]
             if p <= 0.0:
                 continue
-            alpha = min(dual[i], 0.5 * delta * (1.0 / p - gamma / bound))
+            # Where the moved p / (1 - delta alpha p) meets gamma bound / (gamma + delta alpha bound).
+            alpha = min(dual[i], delta * gamma / (gamma + 1.0) * (1.0 / p - 1.0 / bound))
             if alpha == 0.0:
                 continue
             column = G[:, i].copy()

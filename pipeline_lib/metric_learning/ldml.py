@@ -41,7 +41,7 @@ class LDML(IterativeEstimator, LinearMetricLearner):
 
     Parameters
     ----------
-    n_pairs : int, default 20000
+    n_pairs : int, default 10000
         Similar pairs, and dissimilar pairs, drawn from groups (or from longer lists of pairs).
     tol : float, default 1e-5
         Relative change of the objective at which the iterations stop.
@@ -65,7 +65,7 @@ class LDML(IterativeEstimator, LinearMetricLearner):
 
     def __init__(
         self,
-        n_pairs: int = 20000,
+        n_pairs: int = 10000,
         tol: float = 1e-5,
         max_iter: int = 500,
         random_state: RandomState = None,
@@ -122,9 +122,10 @@ class LDML(IterativeEstimator, LinearMetricLearner):
 def _quadratic_forms(Z: Array, M: Array, rows: NDArray[np.int64], cols: NDArray[np.int64]) -> Array:
     """(z_i - z_j)' M (z_i - z_j) of pairs, for any symmetric M: momentum may leave the cone."""
     P = Z @ M
-    forms = np.empty(len(rows))
+    own = np.einsum("nd,nd->n", Z, P)
+    forms = own[rows] + own[cols]
     step = max(1, _CHUNK_ENTRIES // Z.shape[1])
     for start in range(0, len(rows), step):
-        i, j = rows[start : start + step], cols[start : start + step]
-        forms[start : start + step] = np.einsum("pd,pd->p", Z[i] - Z[j], P[i] - P[j])
+        part = slice(start, start + step)
+        forms[part] -= 2.0 * np.einsum("pd,pd->p", Z[rows[part]], P[cols[part]])
     return forms

@@ -172,6 +172,21 @@ def test_nystroem_never_holds_n_by_n() -> None:
     assert peak < 8 * n * n / 10
 
 
+def test_single_precision_agrees(images: tuple) -> None:
+    X, Y, Xq = images
+    shifted, queries = X + 50.0, Xq + 50.0
+    double, single = (
+        RKML(0.3, 12, 5, n_samples=40, random_state=0, precision=precision).fit(shifted, Y)
+        for precision in ("double", "single")
+    )
+    expected = double.transform(queries)
+    np.testing.assert_allclose(
+        single.transform(queries) @ single.embedding_.T,
+        expected @ double.embedding_.T,
+        atol=2e-3 * np.abs(expected @ double.embedding_.T).max(),
+    )
+
+
 def test_landmarks_follow_random_state(images: tuple) -> None:
     X, Y, Xq = images
     first, again, other = (
@@ -240,6 +255,7 @@ def test_degenerate_rows() -> None:
         ({"weighting": "entropy"}, "weighting"),
         ({"smoothing": -0.1}, "smoothing"),
         ({"vote": "all"}, "vote"),
+        ({"precision": "half"}, "precision"),
         ({"n_neighbors": 0}, "n_neighbors"),
     ],
 )
