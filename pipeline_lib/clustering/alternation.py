@@ -32,9 +32,10 @@ _BOUND = 1.0  # c
 class Factorization:
     """The end of an alternation.
 
-    ``history`` has one value per outer iteration: ``objective``; ``code_residual`` and
-    ``dictionary_residual``, the violations of the optimality conditions left by the E- and A-step;
-    ``code_iterations``, the cost of the E-step; ``reseeded``, atoms replaced because no row used them.
+    ``history`` has one value per outer iteration: ``objective``; ``code_residual``, the
+    violation of the optimality conditions left by the E-step; ``dictionary_gap``, the relative duality
+    gap left by the A-step; ``code_iterations``, the cost of the E-step; ``reseeded``, atoms replaced
+    because no row used them.
     """
 
     dictionary: Array
@@ -81,7 +82,7 @@ def alternate(
         for key in (
             "objective",
             "code_residual",
-            "dictionary_residual",
+            "dictionary_gap",
             "code_iterations",
             "reseeded",
         )
@@ -117,7 +118,7 @@ def alternate(
             value = objective()
         history["objective"].append(value)
         history["code_residual"].append(solution.residual)
-        history["dictionary_residual"].append(step.residual)
+        history["dictionary_gap"].append(step.gap)
         history["code_iterations"].append(cost)
         history["reseeded"].append(reseeded)
         if last:

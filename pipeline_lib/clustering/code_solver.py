@@ -70,17 +70,17 @@ class CodeProblem:
         B = XD'.
     beta : float
         At least 0.
-    coupling : sparse or dense matrix of shape (n, n), optional
+    coupling : csr_array of shape (n, n), optional
         P, symmetric positive semidefinite.
     """
 
     def __init__(
-        self, gram: Array, correlation: Array, beta: float, coupling: Any | None = None
+        self, gram: Array, correlation: Array, beta: float, coupling: sp.csr_array | None = None
     ) -> None:
         self.gram = np.ascontiguousarray(gram)
         self.correlation = np.ascontiguousarray(correlation)
         self.beta = float(beta)
-        self.coupling = _fast_matrix(coupling)
+        self.coupling = None if coupling is None else _fast_matrix(coupling)
         n, atoms = correlation.shape
         # G <= s I and P <= diag(row sums of |P|): half the Hessian is at most diag(curvature) by rows.
         largest = max(float(np.linalg.eigvalsh(self.gram)[-1]), 0.0)
@@ -306,11 +306,9 @@ def _extrapolate(new: Array, old: Array, weight: float, out: Array) -> None:
     out += new
 
 
-def _fast_matrix(matrix: Any | None) -> Any | None:
-    if matrix is None or not sp.issparse(matrix):
-        return matrix
+def _fast_matrix(matrix: sp.csr_array) -> sp.csr_array | Array:
     n = matrix.shape[0]
-    return matrix.toarray() if matrix.nnz > _DENSE_COUPLING * n * n else sp.csr_array(matrix)
+    return matrix.toarray() if matrix.nnz > _DENSE_COUPLING * n * n else matrix
 
 
 def _absolute_row_sums(matrix: Any) -> Array:

@@ -118,7 +118,7 @@ class SparseCoder(TransformerMixin, IterativeEstimator):
         weights = self._attach(rows) if lam > 0.0 else None
         if weights is not None:
             target += lam * (weights @ self.codes_)
-            coupling = sp.diags_array(lam * np.asarray(weights.sum(axis=1)).ravel())
+            coupling = sp.diags_array(lam * np.asarray(weights.sum(axis=1)).ravel(), format="csr")
         gram = self.dictionary_ @ self.dictionary_.T
         problem = CodeProblem(gram, target, self.beta, coupling)
         return _SOLVERS[self.solver](problem, None, tol=self.code_tol).codes

@@ -28,6 +28,9 @@ _RIDGE = 1e-13
 _MAX_NEWTON = 50
 _MAX_HALVINGS = 30
 _ROUNDING = 1e-12  # of phi, relative
+_SHIFT = 1e-11
+_STALLED = 3
+_ACCEPTED_GAP = 1e-10
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,13 @@ class DictionaryStep:
         Every atom within the norm bound.
     multipliers : ndarray of shape (atoms,)
         At least 0; positive where the bound is active. A good start for the next step.
-    residual : float
-        Largest violation of the optimality conditions of the multipliers, relative to c.
+    gap : float
+        Duality gap, relative to phi: ||X - H D||^2 is at most gap * phi above its smallest value.
     """
 
     dictionary: Array
     multipliers: Array
-    residual: float
+    gap: float
 
 
 def solve_dictionary(
@@ -73,7 +76,8 @@ def solve_dictionary(
     bound : float, default=1.0
         c, the largest squared norm of an atom.
     tol : float, default=1e-10
-        Accepted violation of the optimality conditions, relative to c.
+        Accepted violation of the optimality conditions of the multipliers,
+        |min(1 - ||d_j||^2 / c, mu_j / ||h_j||^2)| with h_j the codes of atom j.
 
     Returns
     -------
@@ -83,8 +87,9 @@ def solve_dictionary(
     -----
     Projected Newton on the dual (Bertsekas 1982): multipliers that are zero with a gradient pointing
     outwards stay there, the others take a Newton step, and an Armijo search runs along the projected
-    path. The rounding left in the constraints is removed by scaling; should the result not be better
-    than ``previous`` (collinear codes), block coordinate descent from ``previous`` takes over.
+    path. The rounding left in the constraints is removed by scaling. The duality gap certifies the
+    result; where it does not close (collinear codes), the pseudo-inverse and block coordinate descent
+    from the best dictionary known take over.
 
     References
     ----------
@@ -98,15 +103,22 @@ def solve_dictionary(
     gram = code_gram[np.ix_(used, used)]
     data = code_data[used]
     start = None if multipliers is None else multipliers[used]
-    mu, atoms, residual = _newton(gram, data, start, bound, tol)
-    norms = np.sqrt(np.einsum("jd,jd->j", atoms, atoms))
-    atoms *= np.minimum(1.0, np.sqrt(bound) / np.maximum(norms, np.finfo(float).tiny))[:, None]
-    if not _fit(gram, data, atoms) <= _fit(gram, data, previous[used]):
-        atoms = _coordinate_descent(gram, data, previous[used].copy(), bound)
+    mu, atoms, value = _newton(gram, data, start, bound, tol)
+    candidates = [_shorten(atoms, bound), previous[used]]
+    if _gap(gram, data, candidates[0], value) > _ACCEPTED_GAP:
+        # Collinear codes: the minimum-norm dictionary (pseudo-inverse), then block coordinate descent
+        # from the best one known.
+        system = gram + np.diag(mu)
+        smallest = np.linalg.pinv(system, rcond=1e-10, hermitian=True) @ data
+        candidates.append(_shorten(smallest, bound))
+        best = min(candidates, key=lambda candidate: _fit(gram, data, candidate))
+        candidates.append(_coordinate_descent(gram, data, best.copy(), bound))
+    atoms = min(candidates, key=lambda candidate: _fit(gram, data, candidate))
+    gap = _gap(gram, data, atoms, value)
     dictionary[used] = atoms
     all_multipliers = np.zeros(len(previous))
     all_multipliers[used] = mu
-    return DictionaryStep(dictionary, all_multipliers, residual)
+    return DictionaryStep(dictionary, all_multipliers, gap)
 
 
 def _newton(
@@ -120,19 +132,22 @@ def _newton(
     else:
         mu = start.copy()
     value, atoms, factor = _dual(gram, data, mu, ridge, bound)
+    stalled = 0
     for _ in range(_MAX_NEWTON):
         gradient = bound - np.einsum("jd,jd->j", atoms, atoms)
-        residual = float(np.abs(np.where(mu > 0.0, gradient, np.minimum(gradient, 0.0))).max())
-        if residual <= tol * bound:
+        residual = float(np.abs(np.minimum(gradient / bound, mu / np.diag(gram))).max())
+        if residual <= tol or stalled == _STALLED:
             break
         # Multipliers about to leave the feasible set are held at zero in this step.
         free = (mu > 1e-12 * np.diag(gram)) | (gradient < 0.0)
         inverse = linalg.cho_solve(factor, np.eye(len(gram)), check_finite=False)
         hessian = 2.0 * (inverse * (atoms @ atoms.T))[np.ix_(free, free)]
-        hessian[np.diag_indices_from(hessian)] *= 1.0 + 1e-12
+        # The shift keeps the system solvable where codes are collinear; it costs no accuracy, only pace.
+        hessian[np.diag_indices_from(hessian)] += _SHIFT * np.trace(hessian) / max(len(hessian), 1)
         step = np.zeros_like(mu)
         try:
-            step[free] = -linalg.solve(hessian, gradient[free], assume_a="pos", check_finite=False)
+            newton = linalg.cho_factor(hessian, check_finite=False)
+            step[free] = -linalg.cho_solve(newton, gradient[free], check_finite=False)
         except linalg.LinAlgError:
             step[free] = -gradient[free] / np.diag(hessian)
         step[~free] = -mu[~free]
@@ -148,8 +163,10 @@ def _newton(
             length *= 0.5
         else:
             break
+        # Where the fit is exact, multipliers are rounding errors and only phi tells the end.
+        stalled = stalled + 1 if value - trial_value <= 1e-15 * abs(value) else 0
         mu, value, atoms, factor = trial, trial_value, trial_atoms, trial_factor
-    return mu, atoms, residual / bound
+    return mu, atoms, value
 
 
 def _dual(
@@ -166,6 +183,17 @@ def _dual(
 def _fit(gram: Array, data: Array, atoms: Array) -> float:
     """||X - H D||^2 - ||X||^2."""
     return float(np.vdot(atoms, gram @ atoms) - 2.0 * np.vdot(atoms, data))
+
+
+def _gap(gram: Array, data: Array, atoms: Array, value: float) -> float:
+    """Distance of ||X - H D||^2 from the dual bound, relative to phi."""
+    return max(_fit(gram, data, atoms) + value, 0.0) / max(value, np.finfo(float).tiny)
+
+
+def _shorten(atoms: Array, bound: float) -> Array:
+    """Scale the atoms that exceed the bound down to it."""
+    norms = np.linalg.norm(atoms, axis=1, keepdims=True)
+    return atoms * np.minimum(1.0, np.sqrt(bound) / np.maximum(norms, np.finfo(float).tiny))
 
 
 def _coordinate_descent(

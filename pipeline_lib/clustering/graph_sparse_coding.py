@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from pipeline_lib.clustering.coder import Solver, SparseCoder, check_number
 from pipeline_lib.clustering.graph_terms import FixedGraph, GraphTerm
@@ -18,7 +19,8 @@ from pipeline_lib.seeds import RandomState
 Array = NDArray[np.float64]
 Weights = Literal["binary", "heat"]
 _WEIGHTS = ("binary", "heat")
-_PAIRS_FOR_SCALE = 1_000
+_ROWS_FOR_SCALE = 1_000
+_BLOCK_ENTRIES = 4_000_000
 
 
 class GraphSC(SparseCoder):
@@ -138,9 +140,9 @@ class GraphSC(SparseCoder):
         return (*super()._state_names(), "X_fit_", "heat_width_")
 
 
-def mean_distance(X: Array, most: int = _PAIRS_FOR_SCALE) -> float:
+def mean_distance(X: Array, most: int = _ROWS_FOR_SCALE) -> float:
     """Mean Euclidean distance between rows; from `most` evenly spaced rows to all when there are more."""
-    from scipy.spatial.distance import cdist
-
     rows = X if len(X) <= most else X[np.linspace(0, len(X) - 1, most).astype(int)]
-    return float(np.mean([cdist(row[None], X).mean() for row in rows]))
+    step = max(1, _BLOCK_ENTRIES // len(X))
+    total = sum(float(cdist(rows[i : i + step], X).sum()) for i in range(0, len(rows), step))
+    return total / (len(rows) * len(X))

@@ -88,7 +88,8 @@ class AdaptiveGraph:
         if self.alpha == 0.0:
             return 0.0
         edges = self.graph.tocoo()
-        distances = pair_sq_distances(self.X, self.X, edges.row, edges.col)
+        rows, cols = edges.row.astype(np.int64), edges.col.astype(np.int64)
+        distances = pair_sq_distances(self.X, self.X, rows, cols)
         squares = float(np.vdot(edges.data, edges.data))
         return self.alpha * (float(np.vdot(distances, edges.data)) + self.gamma * squares)
 

@@ -51,9 +51,9 @@ class SparseCoding(SparseCoder):
     graph_ : csr_array of shape (n, n)
         Empty.
     objective_, history_, n_iter_, converged_
-        As every iterative method; ``history_`` also has ``code_residual``, ``dictionary_residual``
-        (violations of the optimality conditions after the steps), ``code_iterations`` (cost of the
-        E-step) and ``reseeded`` (atoms replaced).
+        As every iterative method; ``history_`` also has ``code_residual`` (violation of the
+        optimality conditions after the E-step), ``dictionary_gap`` (relative duality gap after the
+        A-step), ``code_iterations`` (cost of the E-step) and ``reseeded`` (atoms replaced).
 
     References
     ----------
