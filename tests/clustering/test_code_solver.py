@@ -161,7 +161,7 @@ def test_without_sparsity_codes_solve_a_linear_system() -> None:
 
 @pytest.mark.parametrize("solve", SOLVERS)
 def test_strong_sparsity_and_empty_data_give_no_codes(solve: Any) -> None:
-    problem, X, D = random_problem(7)
+    problem, _X, _D = random_problem(7)
     limit = CodeProblem(problem.gram, problem.correlation, problem.scale, None)
     assert not solve(limit).codes.any()
     nothing = CodeProblem(problem.gram, np.zeros_like(problem.correlation), 0.1, None)

@@ -42,7 +42,7 @@ def blobs(seed: int = 0, n: int = 48, d: int = 6, groups: int = 4) -> Array:
 
 
 def small(cls: Any, **changes: Any) -> Any:
-    settings: dict[str, Any] = dict(n_atoms=10, beta=0.05, max_iter=6, random_state=0)
+    settings: dict[str, Any] = {"n_atoms": 10, "beta": 0.05, "max_iter": 6, "random_state": 0}
     if cls in (GraphSC, GraphSCAN):
         settings["n_neighbors"] = 4
     if cls is not SparseCoding:
@@ -93,14 +93,14 @@ def test_objective_never_rises_in_200_random_problems() -> None:
         X = rng.standard_normal((n, d)) * 10.0 ** rng.integers(-1, 2)
         if trial % 3 == 0:
             X[n // 2 :] = X[: n - n // 2]  # every row twice
-        settings: dict[str, Any] = dict(
-            n_atoms=int(rng.integers(1, 12)),
-            beta=float(rng.choice([0.0, 0.01, 0.3, 3.0])),
-            max_iter=5,
-            tol=0.0,
-            random_state=trial,
-            initial_dictionary=str(rng.choice(["random", "samples"])),
-        )
+        settings: dict[str, Any] = {
+            "n_atoms": int(rng.integers(1, 12)),
+            "beta": float(rng.choice([0.0, 0.01, 0.3, 3.0])),
+            "max_iter": 5,
+            "tol": 0.0,
+            "random_state": trial,
+            "initial_dictionary": str(rng.choice(["random", "samples"])),
+        }
         if cls is not SparseCoding:
             settings["lam"] = float(rng.choice([0.0, 0.1, 10.0]))
         if cls in (GraphSC, GraphSCAN):
@@ -308,20 +308,20 @@ def test_one_row() -> None:
 @pytest.mark.parametrize(
     ("cls", "changes", "word"),
     [
-        (SparseCoding, dict(n_atoms=0), "n_atoms"),
-        (SparseCoding, dict(n_atoms=2.5), "n_atoms"),
-        (SparseCoding, dict(beta=-1.0), "beta"),
-        (SparseCoding, dict(beta=np.nan), "beta"),
-        (SparseCoding, dict(max_iter=0), "max_iter"),
-        (SparseCoding, dict(solver="magic"), "solver"),
-        (SparseCoding, dict(initial_dictionary="best"), "initial_dictionary"),
-        (SparseCoding, dict(initial_dictionary=np.zeros((2, 2))), "initial_dictionary"),
-        (GraphSC, dict(weights="cosine"), "weights"),
-        (GraphSC, dict(heat_width=0.0), "heat_width"),
-        (GraphSC, dict(lam=-1.0), "lam"),
-        (GraphSCAN, dict(alpha=0.0), "alpha"),
-        (GraphSCAN, dict(n_neighbors=47), "n_neighbors"),
-        (LogSC, dict(representation_weight=0.0), "representation_weight"),
+        (SparseCoding, {"n_atoms": 0}, "n_atoms"),
+        (SparseCoding, {"n_atoms": 2.5}, "n_atoms"),
+        (SparseCoding, {"beta": -1.0}, "beta"),
+        (SparseCoding, {"beta": np.nan}, "beta"),
+        (SparseCoding, {"max_iter": 0}, "max_iter"),
+        (SparseCoding, {"solver": "magic"}, "solver"),
+        (SparseCoding, {"initial_dictionary": "best"}, "initial_dictionary"),
+        (SparseCoding, {"initial_dictionary": np.zeros((2, 2))}, "initial_dictionary"),
+        (GraphSC, {"weights": "cosine"}, "weights"),
+        (GraphSC, {"heat_width": 0.0}, "heat_width"),
+        (GraphSC, {"lam": -1.0}, "lam"),
+        (GraphSCAN, {"alpha": 0.0}, "alpha"),
+        (GraphSCAN, {"n_neighbors": 47}, "n_neighbors"),
+        (LogSC, {"representation_weight": 0.0}, "representation_weight"),
     ],
 )
 def test_parameters_out_of_range_are_named(cls: Any, changes: dict[str, Any], word: str) -> None:

@@ -38,7 +38,7 @@ def test_embedding_solves_the_eigenproblem() -> None:
 
 
 def test_separate_components_give_the_eigenvalue_zero_as_often() -> None:
-    X, y = rings()
+    X, _y = rings()
     model = SpectralEmbedding(n_components=4, n_neighbors=2).fit(X)
     assert model.n_connected_ == 3
     assert (np.abs(model.eigenvalues_[:3]) < 1e-9).all() and model.eigenvalues_[3] > 1e-4
