@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,8 @@ from pipeline_lib.annotation.voting import (
     propagate,
     vote_weights,
 )
+from pipeline_lib.metric_learning.learners import make_learner
+from pipeline_lib.seeds import RandomState
 
 Array = NDArray[np.float64]
 
@@ -32,13 +35,18 @@ class MetricAnnotator(Annotator):
 
     Parameters
     ----------
-    metric : estimator with ``fit(X, Y)`` and ``transform(X)``, optional
-        For example one of `pipeline_lib.metric_learning`. It is cloned, never changed.
+    metric : str or estimator with ``fit(X, Y)`` and ``transform(X)``, optional
+        A name of `pipeline_lib.metric_learning.learners.LEARNERS`, or an estimator, which is
+        cloned and never changed.
     n_neighbors : int, default 20
     vote : {"majority", "similarity"}, default "majority"
         Similarity weighs neighbours as `pipeline_lib.annotation.voting.vote_weights` says.
     distance : {"euclidean", "cosine", "inner"}, default "euclidean"
         In the mapped space.
+    metric_params : mapping, optional
+        Constructor's arguments of a metric given by name.
+    random_state : int, Generator, RandomState or None
+        For a metric given by name, if it draws.
 
     Attributes
     ----------
@@ -68,11 +76,15 @@ class MetricAnnotator(Annotator):
         n_neighbors: int = 20,
         vote: str = "majority",
         distance: str = "euclidean",
+        metric_params: Mapping[str, Any] | None = None,
+        random_state: RandomState = None,
     ) -> None:
         self.metric = metric
         self.n_neighbors = n_neighbors
         self.vote = vote
         self.distance = distance
+        self.metric_params = metric_params
+        self.random_state = random_state
 
     def fit(self, X: ArrayLike, Y: Any, constraints: Any = None) -> Self:
         """Fit the metric (on ``constraints`` when given, else on the tags) and keep the images."""
@@ -80,7 +92,7 @@ class MetricAnnotator(Annotator):
         check_choice(self.distance, DISTANCES, "distance")
         check_neighbors(self.n_neighbors, 1)
         rows, tags = self._check_fit(X, Y)
-        self.metric_ = None if self.metric is None else clone(self.metric)
+        self.metric_ = self._unfitted()
         if self.metric_ is not None and constraints is not None:
             self.metric_.fit(rows, constraints=constraints)
         elif self.metric_ is not None:
@@ -95,6 +107,11 @@ class MetricAnnotator(Annotator):
         neighbors = nearest_neighbors(mapped, self.embedding_, self.n_neighbors, self.distance)
         weights = vote_weights(neighbors, self.vote, self.distance)
         return propagate(neighbors.indices, weights, self.tags_)
+
+    def _unfitted(self) -> Any:
+        if isinstance(self.metric, str):
+            return make_learner(self.metric, self.metric_params, self.random_state)
+        return None if self.metric is None else clone(self.metric)
 
     def _map(self, rows: Array) -> Array:
         return rows.copy() if self.metric_ is None else self.metric_.transform(rows)
@@ -111,10 +128,9 @@ class MetricAnnotator(Annotator):
         """Restore a fitted model from ``get_params()`` and ``get_state()``."""
         model = super().from_state(params, state)
         model.metric_ = None
-        if model.metric is not None:
-            own = {
-                k.removeprefix("metric."): v for k, v in state.items() if k.startswith("metric.")
-            }
-            learner = type(model.metric)
-            model.metric_ = learner.from_state(model.metric.get_params(deep=False), own)
+        learner = model._unfitted()
+        if learner is not None:
+            prefix = "metric."
+            own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+            model.metric_ = type(learner).from_state(learner.get_params(deep=False), own)
         return model

@@ -79,7 +79,7 @@ class PRCA(IterativeEstimator, LinearMetricLearner):
     ridge : float, default 1e-3
         Added to the covariance as a share of its mean eigenvalue.
     tol : float, default 1e-5
-        Stop when the mean log-likelihood rises by less than this.
+        Stop when the objective falls by at most this share.
     max_iter : int, default 100
 
     Attributes
@@ -113,6 +113,7 @@ class PRCA(IterativeEstimator, LinearMetricLearner):
             log_prior = np.log(prior)
         responsibility = prior
         objective: list[float] = []
+        converged = False
         for _ in range(self.max_iter):
             components = self._maximise(rows, responsibility)
             log_joint = log_prior + self._log_density(rows, components)
@@ -120,9 +121,11 @@ class PRCA(IterativeEstimator, LinearMetricLearner):
             responsibility = np.exp(log_joint - likelihood)
             objective.append(-float(likelihood.mean()))
             self.components_ = components
-            if len(objective) > 1 and objective[-2] - objective[-1] < self.tol:
+            converged = len(objective) > 1 and (
+                objective[-2] - objective[-1] <= self.tol * abs(objective[-1])
+            )
+            if converged:
                 break
-        converged = len(objective) > 1 and objective[-2] - objective[-1] < self.tol
         self._record_convergence(
             {"objective": objective}, converged=converged, n_iter=len(objective)
         )

@@ -47,6 +47,7 @@ MODELS = {
     "Cosine": MetricAnnotator(n_neighbors=10, distance="cosine", vote="similarity"),
     "RCA": MetricAnnotator(RCA(), n_neighbors=10, vote="similarity"),
     "KernelPCA": MetricAnnotator(KernelPCA(5), n_neighbors=10),
+    "LDML by name": MetricAnnotator("ldml", 10, metric_params={"n_pairs": 200}, random_state=0),
     "TP-R": TagProp("rank", 30),
     "TP-D": TagProp("distance", 30, groups=(2, 4)),
     "TP-D plain": TagProp("distance", 30, sigmoid=False),
@@ -392,6 +393,8 @@ def test_svm_scores_are_probabilities(name: str, data: tuple) -> None:
         (KernelSVMAnnotator(0.1, n_folds=1), "n_folds"),
         (MetricAnnotator(vote="all"), "vote"),
         (MetricAnnotator(distance="l3"), "distance"),
+        (MetricAnnotator("lmn"), "lmnn"),
+        (MetricAnnotator("rca", metric_params={"C": 1}), "no parameter 'C'"),
         (JEC(distances="chi2"), "chi2"),
     ],
 )
