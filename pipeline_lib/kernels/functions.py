@@ -116,13 +116,22 @@ def squared_distances(
     if refine:
         _refine_small(D, A, B, a, b)
     if Y is None:
-        # BLAS may round the two triangles differently.
-        lower = np.tril_indices(len(D), -1)
-        D.T[lower] = D[lower]
+        _mirror_lower(D)
         np.fill_diagonal(D, 0.0)
     return D
 
 
+def _mirror_lower(M: Array) -> None:
+    """Copy the lower triangle to the upper one: BLAS may round the two differently."""
+    for start in range(0, len(M), _MIRROR_BLOCK):
+        stop = start + _MIRROR_BLOCK
+        M[start:stop, stop:] = M[stop:, start:stop].T
+        corner = M[start:stop, start:stop]
+        lower = np.tril(corner, -1)
+        corner[:] = lower + lower.T + np.diag(np.diagonal(corner))
+
+
+_MIRROR_BLOCK = 256
 _REFINE_BYTES = 32 * 2**20
 
 
@@ -418,8 +427,7 @@ def kernel_matrix(
     _check_domain(A, "X", kernel, coef0)
     if Y is None:
         K = _KERNELS[kernel].evaluator(A, gamma, coef0, degree)(A)
-        lower = np.tril_indices(len(K), -1)
-        K.T[lower] = K[lower]
+        _mirror_lower(K)
         np.fill_diagonal(K, _KERNELS[kernel].diagonal(A, gamma, coef0, degree))
         return K
     B = as_rows(Y, "Y", n_features=A.shape[1])

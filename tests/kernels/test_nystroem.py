@@ -42,6 +42,45 @@ def test_the_map_is_its_definition(rows, rank, cutoff):
     np.testing.assert_allclose(Z @ Z.T, K @ inverse @ K.T, atol=1e-10)
 
 
+@pytest.mark.parametrize("rank", [None, 12])
+def test_the_cholesky_form_is_nystroem_on_its_pivots(rows, rank):
+    mapping = Nystroem(
+        100, 1.0, rank=rank, cutoff=1e-4, factorization="cholesky", random_state=1
+    ).fit(rows)
+    landmarks = mapping.landmarks_
+    assert len(landmarks) == mapping.effective_rank_ < 100
+    assert rank is None or len(landmarks) == rank
+    K = kernel_matrix(rows, landmarks, gamma=1.0)
+    Z = mapping.transform(rows)
+    exact = K @ np.linalg.solve(kernel_matrix(landmarks, gamma=1.0), K.T)
+    np.testing.assert_allclose(Z @ Z.T, exact, atol=1e-9)
+    if rank is None:
+        all_landmarks = Nystroem(100, 1.0, cutoff=1e-13, random_state=1).fit(rows).landmarks_
+        residual = 1.0 - np.square(mapping.transform(all_landmarks)).sum(axis=1)
+        assert residual.max() <= 1e-4 + 1e-12 and residual.min() > -1e-12
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "additive_chi2"])
+def test_the_two_forms_agree_when_nothing_is_cut(rows, kernel):
+    forms = [
+        Nystroem(40, 1.0, kernel, cutoff=1e-12, factorization=f, random_state=2).fit(rows)
+        for f in ("eigh", "cholesky")
+    ]
+    one, other = (form.transform(rows) for form in forms)
+    np.testing.assert_allclose(one @ one.T, other @ other.T, atol=1e-7 * np.abs(one @ one.T).max())
+
+
+def test_an_indefinite_kernel_is_refused_by_both_forms(rows, monkeypatch):
+    from pipeline_lib.kernels import nystroem
+
+    K = np.eye(30)
+    K[0, 1] = K[1, 0] = 3.0
+    monkeypatch.setattr(nystroem, "kernel_matrix", lambda *a, **k: K)
+    for factorization in ("eigh", "cholesky"):
+        with pytest.raises(InputError, match="indefinite"):
+            Nystroem(30, 1.0, factorization=factorization, random_state=0).fit(rows)
+
+
 def test_the_fast_spectrum_gives_the_same_map_as_the_full_one():
     rng = np.random.default_rng(5)
     X = rng.random((1200, 5))
@@ -165,6 +204,9 @@ def test_state_rebuilds_the_map(rows):
         ({"kernel": "sigmoid"}, "unknown kernel"),
         ({"landmarks": "random"}, "landmarks"),
         ({"rank": 0}, "rank"),
+        ({"factorization": "svd"}, "factorization"),
+        ({"factorization": "cholesky", "rank": 0}, "rank"),
+        ({"factorization": "cholesky", "cutoff": 1.0}, "cutoff"),
         ({"cutoff": -1.0}, "cutoff"),
     ],
 )
@@ -182,5 +224,6 @@ def test_wrong_rows_are_refused(rows):
             mapping.transform(X)
     with pytest.raises(InputError, match="NaN"):
         Nystroem(5, 1.0).fit(bad)
-    with pytest.raises(InputError, match="vanishes"):
-        Nystroem(5, kernel="linear").fit(np.zeros((4, 2)))
+    for factorization in ("eigh", "cholesky"):
+        with pytest.raises(InputError, match="vanishes"):
+            Nystroem(5, kernel="linear", factorization=factorization).fit(np.zeros((4, 2)))
