@@ -84,8 +84,10 @@ def measure(body: str, path: Path) -> dict[str, Any]:
     imports = SKLEARN_IMPORTS if body == SKLEARN else OUR_IMPORTS
     code = FRAME.format(imports=imports, body=body.format(width=WIDTH))
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, str(path)], check=False, capture_output=True, text=True
     )
+    if done.returncode:
+        raise RuntimeError(f"exit status {done.returncode}: {done.stderr[-2000:]}")
     return dict(json.loads(done.stdout))
 
 
