@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.services import page
+from flows.service_state import page
 from pipeline_lib.home import Home
 from pipeline_lib.regression import Verdict
 from pipeline_lib.results import RESULT_COLUMNS, RunRecord

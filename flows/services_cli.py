@@ -36,11 +36,14 @@ def services_down(as_json: JsonOption = False, home: HomeOption = None) -> None:
     from flows import services
     from pipeline_lib.home import resolve_home
 
-    stopped = services.down(resolve_home(home))
+    ended = services.down(resolve_home(home))
     if as_json:
-        typer.echo(json.dumps({"stopped": stopped}))
-    else:
-        typer.echo(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")
+        typer.echo(json.dumps({"services": ended}))
+        return
+    for name, state in ended.items():
+        typer.echo(f"{name:<9} {state}" + (" by a run, with which it ends" * (state == "in use")))
+    if not ended:
+        typer.echo("nothing was running")
 
 
 @services_app.command("status")

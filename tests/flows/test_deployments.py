@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from flows.checkout import locate
-from flows.services import POOL
+from flows.service_launch import POOL
 
 ROOT = Path(locate()["directory"])
 FILE = ROOT / "prefect.yaml"

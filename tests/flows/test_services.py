@@ -21,10 +21,13 @@ import polars as pl
 import pytest
 import yaml
 
-from flows import services
+from flows import service_state, services
 from flows.checkout import locate
 from flows.processes import identity, marked
+from flows.server import PrefectServer
+from flows.service_launch import POOL
 from flows.services_cli import services_app
+from pipeline_lib.errors import InputError
 from pipeline_lib.home import Home
 from pipeline_lib.results import load_run
 
@@ -119,7 +122,7 @@ def deploy(home: Home, folder: Path, *, seconds: int | None) -> None:
     for one in body["deployments"]:
         one["entrypoint"] = f"{ROOT}/{one['entrypoint']}"
     (folder / "prefect.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-    environment = {**os.environ, "PREFECT_API_URL": services.api_url(home)}
+    environment = {**os.environ, "PREFECT_API_URL": service_state.api_url(home)}
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -133,14 +136,16 @@ def test_up_is_safe_to_repeat(home: Home) -> None:
     assert services.status(home) == first
     listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True)
     if listening.returncode == 0:
-        pids = {pid for s in services._load(home).values() for pid in {s.pid} | marked(s.mark)}
+        pids = {
+            pid for s in service_state.running(home).values() for pid in {s.pid} | marked(s.mark)
+        }
         ours = [l for l in listening.stdout.splitlines() if any(f"pid={p}," in l for p in pids)]
         assert all(line.split()[3].startswith("127.0.0.1:") for line in ours)
 
 
 def test_schedule_fires_and_the_worker_completes_the_run(home: Home, folder: Path) -> None:
     deploy(home, folder, seconds=15)
-    api = services.api_url(home)
+    api = service_state.api_url(home)
     found = {d["name"]: d for d in ask(f"{api}/deployments/filter", {})}
     assert set(found) == {"nightly", "weekly", "on-demand", "soon"}
     for name, one in found.items():
@@ -158,7 +163,7 @@ def test_schedule_fires_and_the_worker_completes_the_run(home: Home, folder: Pat
     ask(f"{api}/deployments/{found['soon']['id']}/pause_deployment", {})
     assert run["auto_scheduled"]
     assert (run["state_type"], run["state"]["message"]) == ("COMPLETED", "tiny: first")
-    assert run["work_pool_name"] == services.POOL
+    assert run["work_pool_name"] == POOL
 
     record = load_run(home, "latest")
     assert record.status == "finished" and record.report.is_file()
@@ -166,7 +171,7 @@ def test_schedule_fires_and_the_worker_completes_the_run(home: Home, folder: Pat
     assert isinstance(record.per_item["search"], pl.DataFrame)
     assert (record.folder / "regression.json").is_file()
 
-    page = services.page(home, "mlflow")
+    page = service_state.page(home, "mlflow")
     parent = ask(f"{page}/api/2.0/mlflow/runs/get?run_id={record.manifest['mlflow']['run']}")
     assert parent["run"]["info"]["status"] == "FINISHED"
     assert str(record.manifest["mlflow"]["experiment"]) == parent["run"]["info"]["experiment_id"]
@@ -182,7 +187,7 @@ def test_schedule_fires_and_the_worker_completes_the_run(home: Home, folder: Pat
 @pytest.mark.slow
 def test_failure_calls_the_users_command(home: Home, folder: Path) -> None:
     deploy(home, folder, seconds=None)
-    api = services.api_url(home)
+    api = service_state.api_url(home)
     (one,) = [d for d in ask(f"{api}/deployments/filter", {}) if d["name"] == "soon"]
     body = {"parameters": {"request": {"suites": [str(folder / "absent.toml")]}}}
     run = ask(f"{api}/deployments/{one['id']}/create_flow_run", body)
@@ -196,7 +201,7 @@ def test_failure_calls_the_users_command(home: Home, folder: Path) -> None:
 
 
 def test_dead_worker_is_recognised_and_replaced(home: Home) -> None:
-    worker = services._load(home)["worker"]
+    worker = service_state.running(home)["worker"]
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     wait_for("its end", lambda: identity(worker.pid) is None)
@@ -204,21 +209,29 @@ def test_dead_worker_is_recognised_and_replaced(home: Home) -> None:
     assert states == {"prefect": "running", "worker": "dead", "mlflow": "running"}
     services.up(home)
     assert {row["state"] for row in services.status(home)} == {"running"}
-    assert services._load(home)["worker"].pid != worker.pid
+    assert service_state.running(home)["worker"].pid != worker.pid
 
 
 def test_down_leaves_no_process(home: Home) -> None:
-    started = services._load(home)
+    started = service_state.running(home)
     # ps shows other letters than ASCII as it likes.
     word = f"{home.root.parent.parent}/"
     assert live_processes(word)
-    assert services.down(home) == ["prefect", "worker", "mlflow"]
+    run = PrefectServer(home)
+    run.begin()
+    try:
+        ended = services.down(home)
+        assert ended == {"prefect": "in use", "worker": "stopped", "mlflow": "stopped"}
+        assert started["prefect"].running and not started["worker"].running
+        assert run.wait() == f"{started['prefect'].url}/api"
+    finally:
+        run.end()
     for service in started.values():
         assert service.pid is not None and identity(service.pid) is None
         assert not service.mark or not marked(service.mark)
     assert live_processes(word) == []
     assert [row["state"] for row in services.status(home)] == ["stopped"] * 3
-    assert services.down(home) == []
+    assert services.down(home) == {}
     # Nothing beside the home either.
     assert {p.name for p in home.root.parent.iterdir()} <= {
         "home",
@@ -228,18 +241,39 @@ def test_down_leaves_no_process(home: Home) -> None:
     }
 
 
+@pytest.mark.slow
+def test_down_closes_a_run_in_progress(home: Home, folder: Path) -> None:
+    services.up(home)
+    long = TINY.replace('"tiny"', '"long"').replace('"RankSVM"', '"RankNystroem"')
+    grid = "grid = { gamma = [1.0, 0.5, 0.25, 0.1, 0.05], C = [0.1, 1.0, 10.0, 100.0, 1000.0] }"
+    long = long.replace("params = { C = 0.01 }", "params = { n_components = 1500 }\n" + grid)
+    (folder / "tiny.toml").write_text(long, encoding="utf-8")
+    deploy(home, folder, seconds=None)
+    api = service_state.api_url(home)
+    (one,) = [d for d in ask(f"{api}/deployments/filter", {}) if d["name"] == "on-demand"]
+    body = {"parameters": {"request": {"suite": str(folder / "tiny.toml")}}}
+    ask(f"{api}/deployments/{one['id']}/create_flow_run", body)
+    (manifest,) = wait_for("the run", lambda: list(home.runs.glob("long-*/manifest.json")))
+    wait_for("its first fit", lambda: list((home.store / "tmp").glob("*")))
+    assert json.loads(manifest.read_text())["status"] == "running"
+    services.down(home)
+    body = json.loads(manifest.read_text())
+    assert body["status"] == "interrupted" and body["artifacts"]
+    assert live_processes(f"{home.root.parent.parent}/") == []
+
+
 def test_state_from_before_a_reboot_harms_nobody(tmp_path: Path) -> None:
     place = Home(tmp_path)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
         try:
             rows = [
                 {"name": n, "url": "http://127.0.0.1:1", "pid": stranger.pid, "began": "earlier"}
-                for n in services.NAMES
+                for n in service_state.NAMES
             ]
             (tmp_path / "services.json").write_text(json.dumps({"services": rows}))
             assert [row["state"] for row in services.status(place)] == ["dead"] * 3
-            assert services.page(place, "mlflow") is None
-            assert services.down(place) == []
+            assert service_state.page(place, "mlflow") is None
+            assert services.down(place) == {}
             assert stranger.poll() is None
         finally:
             stranger.kill()
@@ -248,11 +282,11 @@ def test_state_from_before_a_reboot_harms_nobody(tmp_path: Path) -> None:
 def test_servers_of_the_user_are_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
-    with pytest.raises(services.InputError, match="no Prefect server answers"):
+    with pytest.raises(InputError, match="no Prefect server answers"):
         services.up(Home(tmp_path))
     states = {row["name"]: row["state"] for row in services.status(Home(tmp_path))}
     assert states == {"prefect": "external", "worker": "stopped", "mlflow": "external"}
-    assert services.down(Home(tmp_path)) == []
+    assert services.down(Home(tmp_path)) == {}
 
 
 def test_damaged_state_is_no_state(tmp_path: Path) -> None:
@@ -271,4 +305,4 @@ def test_command_line(tmp_path: Path) -> None:
         "nothing was running\n"
     )
     refused = runner.invoke(services_app, ["deploy", "--home", str(tmp_path)])
-    assert isinstance(refused.exception, services.InputError)
+    assert isinstance(refused.exception, InputError)
