@@ -18,7 +18,7 @@ from scipy import sparse
 from pipeline_lib.completion.losses import WeightedLoss
 from pipeline_lib.optimize.proximal import prox_frobenius, prox_l1
 from pipeline_lib.optimize.proximal_gradient import ArrayProblem, ProximalStep
-from pipeline_lib.optimize.singular_values import ShrunkMatrix, SingularValueShrinker
+from pipeline_lib.optimize.singular_values import ShrunkMatrix, shrink_singular_values
 from pipeline_lib.optimize.splitting import SplittingStep
 
 Array = NDArray[np.float64]
@@ -26,11 +26,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LowRankPoint:
-    """Q = left @ right.T with its trace norm (NaN for a point between two iterates)."""
+    """Q = left @ right.T, with its squared norm and (NaN between two iterates) its trace norm."""
 
     left: Array
     right: Array
     trace_norm: float
+    square: float
 
     @property
     def rank(self) -> int:
@@ -54,8 +55,8 @@ class TraceNormRecovery:
     Notes
     -----
     It is a `CompositeProblem` (proximal gradient) and a `SplittingProblem` (splitting). Either way
-    an iteration costs a pass of the loss over blocks of rows, a few n x m x rank products, and one
-    Gram matrix. One n x m buffer is held; everything else is n x rank or one block of rows.
+    an iteration costs one or two passes of the loss over blocks of rows, n x m x rank products, and
+    one Gram matrix. One n x m buffer is held; everything else is n x rank or one block of rows.
     """
 
     def __init__(
@@ -65,7 +66,6 @@ class TraceNormRecovery:
         self.lam = lam
         self.laplacian = laplacian if alpha > 0.0 else None
         self.graph_weight = alpha / loss.n
-        self.shrinker = SingularValueShrinker()
         self._buffer = np.empty((loss.n, loss.m))
         self._block = np.empty((loss.block_rows, loss.m))
         self._slope = np.empty((loss.block_rows, loss.m))
@@ -89,7 +89,8 @@ class TraceNormRecovery:
         """Return the matrix with all entries equal to ``value`` > 0."""
         n, m = self.loss.n, self.loss.m
         left = np.full((n, 1), value * np.sqrt(m))
-        return LowRankPoint(left, np.full((m, 1), 1.0 / np.sqrt(m)), value * np.sqrt(n * m))
+        right = np.full((m, 1), 1.0 / np.sqrt(m))
+        return LowRankPoint(left, right, value * np.sqrt(n * m), value**2 * n * m)
 
     def objective(self, x: LowRankPoint) -> float:
         """Return the objective at an iterate."""
@@ -98,7 +99,9 @@ class TraceNormRecovery:
     def extrapolate(self, x: LowRankPoint, previous: LowRankPoint, weight: float) -> LowRankPoint:
         """Return x + weight (x - previous), its factors side by side."""
         left = np.hstack([(1.0 + weight) * x.left, -weight * previous.left])
-        return LowRankPoint(left, np.hstack([x.right, previous.right]), np.nan)
+        square = (1.0 + weight) ** 2 * x.square + weight**2 * previous.square
+        square -= 2.0 * weight * (1.0 + weight) * _inner(x, previous)
+        return LowRankPoint(left, np.hstack([x.right, previous.right]), np.nan, square)
 
     def proximal_step(self, z: LowRankPoint, step: float) -> ProximalStep[LowRankPoint]:
         """Return the proximal gradient step from z."""
@@ -107,14 +110,14 @@ class TraceNormRecovery:
         else:
             model = self._model = self._rescale(self._model, step)
         threshold = self.lam * step
-        shrunk = self.shrinker(self._buffer, threshold)
+        shrunk = shrink_singular_values(self._buffer, threshold)
         x = _as_point(shrunk)
         # With C = z - step * gradient in the buffer, <C, x> and ||x||^2 follow from the singular
         # values alone, and with them <gradient, x - z> + ||x - z||^2 / (2 step).
         values = shrunk.singular_values
-        to_target = model.target_square - 2.0 * (values @ (values + threshold)) + values @ values
+        to_target = model.target_square - 2.0 * (values @ (values + threshold)) + x.square
         surrogate = model.value + (to_target - step**2 * model.gradient_square) / (2.0 * step)
-        distance_square = max(float(values @ values) - 2.0 * _inner(x, z) + model.point_square, 0.0)
+        distance_square = max(x.square - 2.0 * _inner(x, z) + z.square, 0.0)
         return ProximalStep(
             point=x,
             smooth=self._smooth(x),
@@ -126,7 +129,7 @@ class TraceNormRecovery:
 
     def shrink(self, step: float) -> LowRankPoint:
         """Return the proximal operator of the trace norm at the governing variable."""
-        return _as_point(self.shrinker(self._buffer, self.lam * step))
+        return _as_point(shrink_singular_values(self._buffer, self.lam * step))
 
     def reflect(self, x: LowRankPoint, step: float, relaxation: float) -> SplittingStep:
         """Apply the proximal operator of the loss to the reflection of x, move the buffer."""
@@ -169,12 +172,12 @@ class TraceNormRecovery:
 
     def distance(self, x: LowRankPoint, previous: LowRankPoint) -> float:
         """Return ||x - previous||."""
-        square = _inner(x, x) - 2.0 * _inner(x, previous) + _inner(previous, previous)
+        square = x.square - 2.0 * _inner(x, previous) + previous.square
         return float(np.sqrt(max(square, 0.0)))
 
     def turning(self, z: LowRankPoint, x: LowRankPoint, previous: LowRankPoint) -> float:
         """Return <z - x, x - previous>."""
-        return _inner(z, x) - _inner(z, previous) - _inner(x, x) + _inner(x, previous)
+        return _inner(z, x) - _inner(z, previous) - x.square + _inner(x, previous)
 
     def write_out(self, x: LowRankPoint) -> Array:
         """Return Q as a dense matrix, in the buffer (the problem is done with)."""
@@ -215,7 +218,7 @@ class TraceNormRecovery:
             slope *= -step
             target = np.add(q, slope, out=self._buffer[start:stop])
             target_square += float(np.vdot(target, target))
-        return _Linearisation(z, step, value, gradient_square, target_square, _inner(z, z))
+        return _Linearisation(z, step, value, gradient_square, target_square)
 
     def _rescale(self, model: _Linearisation, step: float) -> _Linearisation:
         """The same for another step, without evaluating the loss again."""
@@ -228,9 +231,7 @@ class TraceNormRecovery:
             target *= share
             target += q
             target_square += float(np.vdot(target, target))
-        return _Linearisation(
-            z, step, model.value, model.gradient_square, target_square, model.point_square
-        )
+        return _Linearisation(z, step, model.value, model.gradient_square, target_square)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,11 +243,11 @@ class _Linearisation:
     value: float
     gradient_square: float
     target_square: float
-    point_square: float
 
 
 def _as_point(shrunk: ShrunkMatrix) -> LowRankPoint:
-    return LowRankPoint(shrunk.left, shrunk.right, shrunk.trace_norm)
+    values = shrunk.singular_values
+    return LowRankPoint(shrunk.left, shrunk.right, shrunk.trace_norm, float(values @ values))
 
 
 def _inner(a: LowRankPoint, b: LowRankPoint) -> float:

@@ -195,9 +195,7 @@ class TCMR(TagCompleter, IterativeEstimator):
                 monitor=note_rank,
             )
             start = first.point
-        # Proximal gradient with complete decompositions confirms the end of the splitting, and
-        # improves it if need be.
-        problem.shrinker.partial = False
+        # Proximal gradient confirms the end of the splitting, and improves it if need be.
         result = minimize_composite(
             problem,
             start,

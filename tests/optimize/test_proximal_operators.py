@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.optimize.proximal import prox_frobenius, prox_l1, prox_trace_norm
-from pipeline_lib.optimize.singular_values import SingularValueShrinker, shrink_singular_values
+from pipeline_lib.optimize.singular_values import shrink_singular_values
 
 
 def random_matrix(n: int, m: int, rank: int | None, seed: int) -> np.ndarray:
@@ -68,33 +68,3 @@ def test_everything_below_the_threshold_leaves_rank_zero(shape: tuple[int, int])
         assert shrunk.left.shape == (shape[0], 0)
         assert shrunk.right.shape == (shape[1], 0)
         assert shrunk.trace_norm == 0.0
-
-
-def test_warm_started_partial_factorisation_agrees_with_the_full_one() -> None:
-    random = np.random.default_rng(4)
-    left = random.standard_normal((1200, 15)) * np.geomspace(30.0, 3.0, 15)
-    signal = left @ random.standard_normal((15, 520)) / np.sqrt(520)
-    noise = 0.05 * random.standard_normal((1200, 520))
-    shrinker = SingularValueShrinker()
-    kinds = []
-    for drift in (0.0, 1e-6, 2e-6, 1e-2):
-        C = signal * (1.0 + drift) + noise
-        got = shrinker(C, 8.0)
-        want = shrink_singular_values(C, 8.0)
-        kinds.append(got.exact)
-        assert got.trace_norm == pytest.approx(want.trace_norm, rel=1e-9)
-        assert np.allclose(got.left @ got.right.T, want.left @ want.right.T, atol=1e-5)
-    assert kinds[0], "there is nothing to start from at first"
-    assert not all(kinds), "the partial factorisation was never used"
-
-
-def test_partial_factorisation_notices_a_new_direction() -> None:
-    random = np.random.default_rng(5)
-    noise = 0.01 * random.standard_normal((800, 520))
-    first = noise + 20.0 * np.outer(random.standard_normal(800), random.standard_normal(520)) / 400
-    second = first + 30.0 * np.outer(random.standard_normal(800), random.standard_normal(520)) / 400
-    shrinker = SingularValueShrinker()
-    shrinker(first, 3.0)
-    got, want = shrinker(second, 3.0), shrink_singular_values(second, 3.0)
-    assert len(got.singular_values) == len(want.singular_values) == 2
-    assert got.trace_norm == pytest.approx(want.trace_norm, rel=1e-9)
