@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from pipeline_lib.graphs.chebyshev import (
@@ -77,7 +78,11 @@ def solve_clamped(
 
     rho = _spectral_bound(step, clamp if start.ndim == 1 else ())
     if iterations_needed(rho, accuracy) <= longest:
-        first = start.copy()
+        # What no path reaches is 0 from the start: a guess there would only fade, and never in its
+        # own proportion.
+        first = (
+            np.where(_reached(step, clamp, start), start, 0.0) if componentwise else start.copy()
+        )
         first[clamp] = 1.0
         solution = chebyshev(
             apply, first, rho, accuracy=accuracy, componentwise=componentwise, longest=longest
@@ -85,6 +90,14 @@ def solve_clamped(
         if solution is not None:
             return solution
     return _factorised(conductances, degrees, clamp, start)
+
+
+def _reached(step: sp.csr_array, clamp: tuple[Any, ...], start: Floats) -> NDArray[np.bool_]:
+    """Entries of the solution from which a path leads to a clamped one."""
+    count, label = connected_components(step, directed=False)
+    sources = np.zeros((count, *start.shape[1:]), dtype=bool)
+    sources[(label[clamp[0]], *clamp[1:])] = True
+    return sources[label]
 
 
 def _spectral_bound(step: sp.csr_array, clamp: tuple[Any, ...]) -> float:
