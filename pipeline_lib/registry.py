@@ -26,8 +26,12 @@ ENTRY_POINTS = "affinity_bench.methods"
 
 _KINDS = {
     "ltr": "pipeline_lib.ltr.protocol:LearningToRank",
+    "retrieval": "pipeline_lib.retrieval.protocol:Retrieval",
 }
-_METHOD_LISTS = ("pipeline_lib.ltr.methods:METHODS",)
+_METHOD_LISTS = (
+    "pipeline_lib.ltr.methods:METHODS",
+    "pipeline_lib.retrieval.methods:METHODS",
+)
 
 
 @dataclass(frozen=True)
@@ -148,13 +152,23 @@ class MethodSpec:
                 known[name].annotation, config=ConfigDict(arbitrary_types_allowed=True)
             )
             try:
-                adapter.validate_python(value)
+                adapter.validate_python(self.plain({name: value})[name])
             except ValidationError as error:
                 raise InputError(
                     f"{self.name}: {name} = {value!r} cannot be used",
                     path=path,
                     expected=error.errors()[0]["msg"].removeprefix("Input should be ").lower(),
                 ) from None
+
+    def plain(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as the constructor takes them: TOML has no null, ``"none"`` stands for it."""
+        known = self.parameters()
+        return {
+            name: None
+            if value == "none" and type(None) in typing.get_args(known[name].annotation)
+            else value
+            for name, value in params.items()
+        }
 
     def skip(self, problem: Mapping[str, Any] | None = None) -> str | None:
         """Say why the method cannot be used here, or return None."""

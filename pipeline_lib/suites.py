@@ -300,14 +300,16 @@ def expand(
     """
     problem = suite.problems[index]
     method = registry.method(entry.name, problem.kind)
-    fixed = {**(winner or {}), **entry.params}
+    fixed = {**(winner or {}), **method.plain(entry.params)}
     on_map = [name for name in entry.grid if name in method.map_parameters]
     walked = [name for name in entry.grid if name not in method.map_parameters]
     maps = [
-        dict(zip(on_map, values)) for values in itertools.product(*(entry.grid[n] for n in on_map))
+        method.plain(dict(zip(on_map, values)))
+        for values in itertools.product(*(entry.grid[n] for n in on_map))
     ]
     settings = tuple(
-        dict(zip(walked, values)) for values in itertools.product(*(entry.grid[n] for n in walked))
+        method.plain(dict(zip(walked, values)))
+        for values in itertools.product(*(entry.grid[n] for n in walked))
     )
     map_fixed = {n: v for n, v in fixed.items() if n in method.map_parameters}
     fit_fixed = {n: v for n, v in fixed.items() if n not in method.map_parameters}
