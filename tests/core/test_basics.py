@@ -17,7 +17,12 @@ from pipeline_lib.seeds import as_generator, derive_seed
 
 def test_an_error_is_one_sentence_with_place_and_remedy() -> None:
     error = InputError(
-        "the label is negative", path="a.txt", line=3, column=1, expected="0 or more", remedy="mend it"
+        "the label is negative",
+        path="a.txt",
+        line=3,
+        column=1,
+        expected="0 or more",
+        remedy="mend it",
     )
     assert str(error) == "a.txt:3:1: the label is negative; expected 0 or more; mend it"
     assert isinstance(error, ValueError)
@@ -111,7 +116,7 @@ def test_plug_ins_load_and_clashes_are_named(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(InputError, match='"RankSVM" of plugin:METHODS is taken'):
             registry.methods()
         install(Entry(None))
-        with pytest.raises(InputError, match='plug-in "plugin".*numpy2'):
+        with pytest.raises(InputError, match=r'plug-in "plugin".*numpy2'):
             registry.methods()
     finally:
         registry.methods.cache_clear()

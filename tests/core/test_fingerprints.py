@@ -91,7 +91,9 @@ def test_the_library_imports_from_modules_not_from_packages() -> None:
             for alias in node.names:
                 module = folder / f"{alias.name}.py"
                 if not module.exists() and not (folder / alias.name).is_dir():
-                    offenders.append(f"{path.relative_to(ROOT)}: from {node.module} import {alias.name}")
+                    offenders.append(
+                        f"{path.relative_to(ROOT)}: from {node.module} import {alias.name}"
+                    )
     assert offenders == []
 
 

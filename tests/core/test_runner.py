@@ -183,7 +183,9 @@ def test_a_changed_parameter_computes_only_its_own_path(
     finished: tuple[Home, RunRecord, Notes],
 ) -> None:
     home, _, _ = finished
-    changed, _ = execute(parse_suite(SMALL.replace("gamma = [0.1, 0.5]", "gamma = [0.1, 0.6]")), home)
+    changed, _ = execute(
+        parse_suite(SMALL.replace("gamma = [0.1, 0.5]", "gamma = [0.1, 0.6]")), home
+    )
     fits = [a for a in changed.manifest["artifacts"] if a.startswith("fit/")]
     assert len(fits) == 4
     # One feature map and one fit are new; the evaluation follows the winner.

@@ -68,7 +68,7 @@ def affinity(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         (("run", "--set", "gama=1.0"), 'unknown setting "gama"; did you mean "gamma"?'),
         (("report", "nothing"), "there are no runs yet"),
         (("data", "describe", "digit"), 'unknown dataset "digit"; did you mean "digits"?'),
-        (("data", "status", "mq208"), 'unknown dataset "mq208"; did you mean "mq2008"?'),
+        (("data", "status", "mq208"), 'unknown dataset "mq208"; did you mean "mq2008"'),
         (("list", "methods", "--kind", "lrt"), 'unknown problem kind "lrt"; did you mean "ltr"?'),
     ],
 )
