@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from pipeline_lib.datasets.canonical import read_canonical, write_canonical
 from pipeline_lib.datasets.letor import LetorShape, letor_shape, read_letor, write_letor
+from pipeline_lib.datasets.readers import ReadRequest, reader_of
 from pipeline_lib.errors import InputError
 
 PLAIN = b"2 qid:10 1:0.5 2:-1e3 3:.25 #docid = A-1 inc = 1 prob = 0.5\n0 qid:10 1:1 2:2 3:3\n"
@@ -93,6 +94,16 @@ def test_one_base_and_one_width_for_a_set(tmp_path):
     assert letor_shape([train, vali, test]) == LetorShape(base=0, width=5)
     X, *_ = load(test, base=0, width=5)
     np.testing.assert_array_equal(X, [[0, 1, 1, 0, 0]])
+
+
+def test_the_reader_takes_base_and_width_from_the_files_of_its_set(tmp_path):
+    test = save(tmp_path, b"0 qid:2 1:1 2:1\n", "test")
+    siblings = (save(tmp_path, b"0 qid:1 0:1 4:1\n", "train"), test)
+    request = ReadRequest("own", "test", {"data": (test,), "set": siblings})
+    table = reader_of("letor")(request)
+    assert table.layout.features == ("0", "1", "2", "3", "4")
+    (rows,) = table.blocks
+    np.testing.assert_array_equal(rows.X, [[0, 1, 1, 0, 0]])
 
 
 NULLS = (
