@@ -53,8 +53,9 @@ class MetricLearner(TransformerMixin, BaseEstimator, ABC):
         Y : array of shape (n,) or (n, m), optional
             Class labels, or a binary tag matrix that is turned into groups by probabilistic
             clustering (`pipeline_lib.metric_learning.constraints.from_tags`).
-        constraints : Constraints or array of shape (n,), optional
-            What is known instead of ``Y``; an array is read as groups, -1 for unknown.
+        constraints : Constraints, array of shape (n,), or pair of arrays, optional
+            What is known instead of ``Y``: an array is read as groups, -1 for unknown; a pair
+            ``(similar, dissimilar)`` as row indices of shapes (p, 2) and (q, 2).
 
         Raises
         ------
@@ -78,6 +79,9 @@ class MetricLearner(TransformerMixin, BaseEstimator, ABC):
             )
         if isinstance(constraints, Constraints):
             known = constraints
+        elif isinstance(constraints, tuple) and len(constraints) == 2:
+            similar, dissimilar = (np.asarray(pairs, dtype=np.int64) for pairs in constraints)
+            known = Constraints(len(rows), similar=similar, dissimilar=dissimilar)
         elif constraints is not None:
             known = from_labels(constraints)
         elif sparse.issparse(Y) or np.ndim(Y) == 2:

@@ -134,6 +134,8 @@ def test_pairs_are_accepted(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         learner = clone(LEARNERS[name]).fit(X, constraints=known)
+        same_pairs = clone(LEARNERS[name]).fit(X, constraints=(pairs[same], pairs[~same]))
+    np.testing.assert_array_equal(learner.components_, same_pairs.components_)
     loud = np.linalg.norm(learner.components_[:, 2:], axis=0).max()
     assert np.linalg.norm(learner.components_[:, :2], axis=0).min() > loud
 
