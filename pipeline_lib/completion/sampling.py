@@ -7,7 +7,7 @@ and more noise includes the lesser noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,45 @@ def cross_validate(
     settings = [dict(parameters) for parameters in grid]
     if not settings:
         raise InputError("the grid of parameters is empty", expected="at least one setting")
+    records: list[tuple[int, int, float]] = []
+    for fold, (left, images) in enumerate(validation_folds(tags, n_folds, seed)):
+        for setting, parameters in enumerate(settings):
+            scores = build(**parameters).fit(left, X=X, laplacian=laplacian).scores_[images]
+            measured = completion_metrics(scores, left[images], tags[images], cutoff)
+            records.append((setting, fold, measured.means[f"ap_at_{cutoff}"]))
+    table = pl.DataFrame(records, schema=["setting", "fold", "ap"], orient="row")
+    means = table.group_by("setting").agg(pl.col("ap").mean()).sort("setting")["ap"].to_numpy()
+    return settings[int(np.argmax(means))], table
+
+
+def validation_folds(
+    D: ArrayLike, n_folds: int, seed: int
+) -> Iterator[tuple[Tags, NDArray[np.int64]]]:
+    """Hide one observed tag of each image of a fold, fold after fold.
+
+    The images with two or more observed tags are dealt into folds; which tag of an image is hidden does
+    not depend on the fold.
+
+    Parameters
+    ----------
+    D : array of shape (n, m)
+        Observed tags.
+    n_folds : int
+    seed : int
+
+    Yields
+    ------
+    left : ndarray of shape (n, m)
+        What stays observed.
+    images : ndarray of int
+        The images of the fold.
+
+    Raises
+    ------
+    InputError
+        If fewer images than folds have two observed tags.
+    """
+    tags = _binary(D, "D")
     able = np.flatnonzero(tags.sum(axis=1) >= 2)
     if n_folds < 2 or len(able) < n_folds:
         raise InputError(
@@ -207,18 +246,11 @@ def cross_validate(
     rows, columns = np.nonzero(tags)
     keys = _uniform(seed, "validate", rows, columns)
     hidden = _smallest_of_row(rows, columns, keys, np.ones(len(tags), dtype=np.int64), tags.shape)
-    records: list[tuple[int, int, float]] = []
     for fold in range(n_folds):
         images = able[order[fold::n_folds]]
         left = tags.copy()
         left[images] -= hidden[images]
-        for setting, parameters in enumerate(settings):
-            scores = build(**parameters).fit(left, X=X, laplacian=laplacian).scores_[images]
-            measured = completion_metrics(scores, left[images], tags[images], cutoff)
-            records.append((setting, fold, measured.means[f"ap_at_{cutoff}"]))
-    table = pl.DataFrame(records, schema=["setting", "fold", "ap"], orient="row")
-    means = table.group_by("setting").agg(pl.col("ap").mean()).sort("setting")["ap"].to_numpy()
-    return settings[int(np.argmax(means))], table
+        yield left, images
 
 
 def _binary(matrix: ArrayLike, name: str) -> Tags:

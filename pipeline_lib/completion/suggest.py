@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import polars as pl
 from scipy import sparse
 
 from pipeline_lib.completion.base import TagCompleter
+from pipeline_lib.datasets.tag_csv import csv_rows, header_names
 from pipeline_lib.errors import InputError
 
 COLUMNS = ("image", "tag")
@@ -46,10 +46,10 @@ def read_tags(path: str | Path) -> TagTable:
     Raises
     ------
     InputError
-        With the line: a missing or doubled column, a row with too few or too many values, an empty
-        image or tag, an unfinished quotation; or a file that is missing, empty or not UTF-8.
+        With the line: a missing, unnamed or doubled column, a row with too few or too many values,
+        an empty image or tag, an unfinished quotation; or a file that is missing, empty or not
+        UTF-8.
     """
-    path = Path(path)
     images: dict[str, int] = {}
     tags: dict[str, int] = {}
     pairs: dict[tuple[int, int], None] = {}
@@ -112,50 +112,23 @@ def suggest_tags(path: str | Path, completer: TagCompleter, n_suggestions: int =
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[str, str]]:
+def _rows(path: str | Path) -> Iterator[tuple[str, str]]:
     """Yield image and tag of every row; blank lines are passed over."""
-    try:
-        stream = path.open(encoding="utf-8-sig", newline="")
-    except OSError as error:
-        raise InputError(f"cannot open the file ({error.strerror})", path=path) from error
-    with stream:
-        reader = csv.reader(stream, strict=True)
-        try:
-            header = next(reader, None)
-            if header is None:
-                raise InputError("the file is empty", path=path, expected="a line image,tag")
-            image_at, tag_at = _columns(path, [name.strip() for name in header])
-            for row in reader:
-                if not row:
-                    continue
-                line = reader.line_num
-                if len(row) != len(header):
-                    expected = f"{len(header)}, as in the first line"
-                    raise InputError(
-                        f"{len(row)} values in the row", path=path, line=line, expected=expected
-                    )
-                image, tag = row[image_at].strip(), row[tag_at].strip()
-                for name, value in zip(COLUMNS, (image, tag), strict=True):
-                    if not value:
-                        raise InputError(f"the {name} is empty", path=path, line=line)
-                yield image, tag
-        except csv.Error as error:
-            raise InputError(str(error), path=path, line=reader.line_num) from error
-        except UnicodeDecodeError as error:
-            line = reader.line_num + 1
-            raise InputError(
-                "the file is not UTF-8", path=path, line=line, remedy="save it as UTF-8"
-            ) from error
-
-
-def _columns(path: Path, header: list[str]) -> tuple[int, int]:
+    (header_line, header), *rows = csv_rows(path)
+    names = header_names(header, path, header_line)
     for name in COLUMNS:
-        if header.count(name) != 1:
-            found = "missing" if name not in header else "named twice"
+        if name not in names:
+            expected = f"a first line with {' and '.join(COLUMNS)}"
             raise InputError(
-                f"the column {name} is {found}",
-                path=path,
-                line=1,
-                expected=f"a first line with {' and '.join(COLUMNS)}",
+                f"the column {name} is missing", path=path, line=header_line, expected=expected
             )
-    return header.index("image"), header.index("tag")
+    places = [names.index(name) for name in COLUMNS]
+    for line, row in rows:
+        if len(row) != len(names):
+            expected = f"{len(names)}, as in the first line"
+            raise InputError(f"{len(row)} values", path=path, line=line, expected=expected)
+        image, tag = (row[place].strip() for place in places)
+        for name, value, place in zip(COLUMNS, (image, tag), places, strict=True):
+            if not value:
+                raise InputError(f"the {name} is empty", path=path, line=line, column=place + 1)
+        yield image, tag

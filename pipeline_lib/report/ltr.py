@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pipeline_lib.report.figures import bars, lines, surface
 from pipeline_lib.report.paired import paired_section
-from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
+from pipeline_lib.report.results_table import power, results_section
+from pipeline_lib.report.sections import ProblemView, Section
 
 _TABLE_METRICS = (
     ("ndcg_at_1", "NDCG@1"),
@@ -36,45 +37,14 @@ def sections(view: ProblemView) -> list[Section]:
 
 
 def _table(view: ProblemView, definition: str) -> Section:
-    results = view.definition(definition)
-    rows: list[dict[str, object]] = []
-    for row in results.iter_rows(named=True):
-        interval = f"{row['low']:.4f} – {row['high']:.4f}" if row["low"] is not None else None
-        rows.append({**row, "interval": interval, "chosen": _chosen(str(row["params"]))})
-    columns = [
-        Column("label", "method"),
-        *(
-            Column(key, title, 4, best=True)
-            for key, title in _TABLE_METRICS
-            if key in results.columns
-        ),
-        Column("interval", f"95 % of {view.problem.headline.upper()}"),
-        Column("fit_seconds", "fit, s", 2),
-        Column("chosen", "chosen by validation" if view.problem.selection else "parameters"),
-    ]
-    classes = {}
-    note = _DEFINITIONS.get(definition, "")
-    if definition in ("letor3", "letor4") and len(view.published):
-        for (method, dataset, protocol, source), part in view.published.group_by(
-            "method", "dataset", "protocol", "source", maintain_order=True
-        ):
-            classes[len(rows)] = "published"
-            values = dict(zip(part["metric"], part["value"], strict=True))
-            rows.append(
-                {
-                    "label": f"{method}, published",
-                    "chosen": f"{dataset}, {protocol} ({source})",
-                    **values,
-                }
-            )
-        if set(view.published["dataset"]) != {view.problem.dataset}:
-            others = ", ".join(sorted(set(view.published["dataset"])))
-            note += (
-                f" Shaded rows are the published numbers on {others}: for {view.problem.dataset} "
-                "none are known to us, so they stand for orientation only."
-            )
-    body = html_table(rows, columns, classes=classes)
-    return Section(f"Test results, {definition} definitions", body, note)
+    return results_section(
+        view,
+        _TABLE_METRICS,
+        definition=definition,
+        title=f"Test results, {definition} definitions",
+        note=_DEFINITIONS.get(definition, ""),
+        with_published=definition != "standard",
+    )
 
 
 def _curves(view: ProblemView) -> Section:
@@ -131,7 +101,7 @@ def _one_surface(
             {label: [averaged[key] for key in keys]},
             xlabel=varied[0],
             ylabel=f"validation {metric.upper()}",
-            title=f"{label}: chosen {varied[0]} = {_power(best[0])}",
+            title=f"{label}: chosen {varied[0]} = {power(best[0])}",
             log_x=all(key[0] > 0 for key in keys),
         )
     # gamma upwards, C to the right.
@@ -142,8 +112,8 @@ def _one_surface(
         [averaged.get((c, r) if across == 0 else (r, c), math.nan) for c in columns] for r in rows
     ]
     return surface(
-        [_power(r) for r in rows],
-        [_power(c) for c in columns],
+        [power(r) for r in rows],
+        [power(c) for c in columns],
         grid,
         xlabel=varied[across],
         ylabel=varied[upwards],
@@ -162,22 +132,3 @@ def _time(view: ProblemView) -> Section:
         "a path the solver starts from the solution of the setting before."
     )
     return Section("Time to fit", f"<figure>{drawn}</figure>", note)
-
-
-def _chosen(params: str) -> str:
-    try:
-        values = json.loads(params)
-    except ValueError:
-        return params
-    return ", ".join(
-        f"{name} = {_power(v) if isinstance(v, float) else v}" for name, v in values.items()
-    )
-
-
-def _power(value: float) -> str:
-    """Write powers of two as such."""
-    if value > 0:
-        exponent = math.log2(value)
-        if abs(exponent - round(exponent)) < 1e-9:
-            return f"2^{round(exponent)}"
-    return f"{value:g}"
