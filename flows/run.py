@@ -81,13 +81,14 @@ def require_data(suite: Suite) -> None:
 
 
 def _plain(command: RunCommand, suite: Suite, home: Home, display: ProgressDisplay) -> RunRecord:
-    from pipeline_lib.environment import set_blas_threads
+    from pipeline_lib.environment import set_blas_threads, silence_convergence_warnings
     from pipeline_lib.execution import thread_executor
     from pipeline_lib.report.page import write_report
     from pipeline_lib.runner import Run
 
     workers = command.workers or cpu_count()
     set_blas_threads(1)
+    silence_convergence_warnings()
     with thread_executor(workers) as executor, display:
         record = Run(
             suite,

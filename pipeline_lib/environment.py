@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ def set_blas_threads(threads: int) -> None:
 
     del scipy
     _limits.append(threadpool_limits(limits=threads))
+
+
+def silence_convergence_warnings() -> None:
+    """Keep `ConvergenceWarning` off the terminal of a pipeline: it is recorded with each trial instead."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.filterwarnings("ignore", category=ConvergenceWarning)
 
 
 def blas_threads() -> int:

@@ -8,6 +8,7 @@ files, and a failure that is not transient would only be repeated.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from prefect.cache_policies import NO_CACHE
 
 from pipeline_lib import stages
 from pipeline_lib.artifacts import ArtifactRef
+from pipeline_lib.environment import set_blas_threads, silence_convergence_warnings
 from pipeline_lib.specs import PathSpec
+
+
+@cache
+def _prepare_process() -> None:
+    """Set up a worker process once: one BLAS thread, convergence recorded instead of warned about."""
+    set_blas_threads(1)
+    silence_convergence_warnings()
 
 
 def _stage(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
@@ -40,6 +49,7 @@ def ingest(title: str, store: Path, dataset: str, part: str, allow_mismatch: boo
 @_stage("features")
 def features(title: str, store: Path, spec: PathSpec, ingested: stages.Refs) -> list[ArtifactRef]:
     """Make the artifacts of a path's features stage."""
+    _prepare_process()
     return stages.run_features(store, spec, ingested)
 
 
@@ -52,6 +62,7 @@ def fit(
     feature_refs: list[ArtifactRef],
 ) -> ArtifactRef:
     """Fit a path's method over its settings."""
+    _prepare_process()
     return stages.run_fit(store, spec, ingested, feature_refs)
 
 
@@ -66,6 +77,7 @@ def evaluate(
     fitted: ArtifactRef,
 ) -> ArtifactRef:
     """Evaluate one chosen trial on the test side."""
+    _prepare_process()
     return stages.run_evaluate(store, spec, index, ingested, feature_refs, fitted)
 
 

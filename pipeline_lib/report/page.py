@@ -98,6 +98,13 @@ def _failures(view: ProblemView) -> list[str]:
 def _warnings(view: ProblemView) -> list[str]:
     """What the reader must know of the data: mismatches that were allowed, variants that were read."""
     found = []
+    if "converged" in view.trials.columns:
+        open_trials = view.trials.filter(pl.col("selected") & ~pl.col("converged").fill_null(True))
+        for row in open_trials.iter_rows(named=True):
+            found.append(
+                f"{row['label']}, {row['split']}: the chosen trial stopped at its iteration limit "
+                f"({row['n_iter']}) before meeting its stopping rule"
+            )
     for name, info in view.data.items():
         for mismatch in _strings(info.get("mismatches")):
             found.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")

@@ -114,6 +114,7 @@ class Retrieval(ProblemKind):
                     ranked = _Ranked(spec, index, features)
                     record.seconds = ranked.fit_seconds
                     record.validation, _, _ = ranked.measure(_queries(spec, ranked.y)[0])
+                    record.converged = getattr(ranked.model, "converged_", None)
         log.write(out)
 
     def evaluate(
