@@ -182,7 +182,21 @@ class Nystroem(FeatureMap):
         evaluate = kernel_evaluator(
             self.landmarks_, self.kernel, self.gamma, coef0=self.coef0, degree=self.degree
         )
-        return lambda rows: evaluate(rows) @ self.projection_
+        projection = self.projection_
+        if self.factorization == "eigh":
+            return lambda rows: evaluate(rows) @ projection
+
+        def transform(rows: Array) -> Array:
+            # The projection is upper triangular: each panel of columns needs the first rows only.
+            K = evaluate(rows)
+            Z = np.empty_like(K)
+            width = max(64, -(-K.shape[1] // 8))
+            for start in range(0, K.shape[1], width):
+                stop = start + width
+                np.matmul(K[:, :stop], projection[:stop, start:stop], out=Z[:, start:stop])
+            return Z
+
+        return transform
 
 
 def _whitening_cholesky(
@@ -197,9 +211,11 @@ def _whitening_cholesky(
     if tol <= 0:
         return np.empty(0), np.empty(0, np.intp), np.empty((0, 0))
     factor, pivots = pivoted_cholesky(K, tol)
-    # The residual of a positive semidefinite matrix has its largest entry on the diagonal.
-    residual = K - factor @ factor.T
-    if max(residual.max(), -residual.min()) > 10.0 * tol:
+    # The residual of a positive semidefinite matrix has its largest entry on the diagonal, and it
+    # vanishes in the rows and columns of the pivots.
+    left = np.setdiff1d(np.arange(len(K)), pivots)
+    residual = K[np.ix_(left, left)] - factor[left] @ factor[left].T
+    if len(left) and max(residual.max(), -residual.min()) > 10.0 * tol:
         raise InputError("the kernel matrix is indefinite", expected="a positive definite kernel")
     pivots = pivots[:rank]
     triangle = factor[pivots, : len(pivots)]

@@ -30,8 +30,8 @@ Array = NDArray[np.float64]
 
 # Conjugate gradient steps that are cheaper than a preconditioner, and the number at which the first
 # solve, which only shows whether one is needed, gives up.
-_SLOW = 12
-_PROBE = 20
+_SLOW = 9
+_PROBE = 10
 
 
 class NewtonProblem(Protocol):

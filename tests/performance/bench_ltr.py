@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.datasets import load_svmlight_file
 
 from pipeline_lib.kernels.fourier import FourierFeatures
+from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
+from pipeline_lib.ltr.pairwise import PreferencePairs
 from pipeline_lib.ltr.primal import fit_path
 from pipeline_lib.ltr.ranksvm import RankNystroem, RankRandomFourier, RankSVM
 from pipeline_lib.ltr.rows import map_rows
@@ -153,17 +156,36 @@ def against_trees() -> list[dict[str, Any]]:
     return rows
 
 
+def generated(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``n`` documents of 136 features, 100 to a query, with labels 0 to 4."""
+    X = np.empty((n, 136), dtype=np.float32)
+    for start in range(0, n, 50_000):
+        X[start : start + 50_000] = rng.random((min(50_000, n - start), 136), dtype=np.float32)
+    signal = X @ rng.standard_normal(136).astype(np.float32)
+    y = np.clip(np.round(signal - np.median(signal) + rng.standard_normal(n)), 0, 4)
+    return X, y, np.arange(n) // 100
+
+
+def in_own_process(*arguments: str) -> dict[str, float]:
+    """Run this module with ``arguments``, so that peak memory is that of one measurement."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    output = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve()), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    measured: dict[str, float] = json.loads(output.stdout)
+    return measured
+
+
 def one_size(n: int) -> dict[str, float]:
     """Seconds per Newton step and peak memory for ``n`` generated documents; run in its own process."""
     import resource
 
-    rng = np.random.default_rng(0)
-    X = np.empty((n, 136), dtype=np.float32)
-    for start in range(0, n, 50_000):
-        X[start : start + 50_000] = rng.random((min(50_000, n - start), 136), dtype=np.float32)
-    qid = np.arange(n) // 100
-    signal = X @ rng.standard_normal(136).astype(np.float32)
-    y = np.clip(np.round(signal - np.median(signal) + rng.standard_normal(n)), 0, 4)
+    X, y, qid = generated(n, np.random.default_rng(0))
     mapping = FourierFeatures(1000, 0.05, random_state=0).fit(X)
     # Processor time: the sizes are measured one after the other, on a machine with other work.
     start_map = time.process_time()
@@ -184,15 +206,7 @@ def growth() -> list[dict[str, Any]]:
     rows = []
     first: dict[str, float] | None = None
     for n in SIZES:
-        command = [sys.executable, str(Path(__file__).resolve()), "--size", str(n)]
-        root = str(Path(__file__).resolve().parents[2])
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-        }
-        output = subprocess.run(
-            command, check=True, capture_output=True, text=True, env=environment
-        )
-        measured = json.loads(output.stdout)
+        measured = in_own_process("--size", str(n))
         first = first or measured
         factor = (measured["step_s"] / first["step_s"]) / (n / SIZES[0])
         rows.append(
@@ -208,12 +222,127 @@ def growth() -> list[dict[str, Any]]:
     return rows
 
 
+def kernel_growth() -> list[dict[str, Any]]:
+    """Exact kernel against its approximations on more and more queries, with growth exponents."""
+    data = fold("train")
+    if data is None:
+        return [{"what": "kernel growth", "note": "skipped: needs MQ2008 Fold1, AFFINITY_DATA"}]
+    X, y, qid = data
+    ends = np.append(np.flatnonzero(np.diff(qid)) + 1, len(qid))
+    sizes = [int(ends[np.searchsorted(ends, n)]) for n in (1_000, 2_000, 4_000)] + [len(qid)]
+    shared = {"gamma": GAMMA, "n_components": 500, "random_state": 0}
+    models = {
+        "KernelRankSVM": KernelRankSVM(C=1.0, gamma=GAMMA),
+        "RankNystroem m=500": RankNystroem(C=1.0, **shared),
+        "RankRandomFourier m=500": RankRandomFourier(C=1.0, **shared),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for n in sizes:
+        for name, model in models.items():
+            start = time.process_time()
+            model.fit(X[:n], y[:n], qid[:n])
+            seconds[name].append(time.process_time() - start)
+    # log seconds = intercept + exponent * log n, and what it says about MQ2007's training folds.
+    lines = {name: np.polyfit(np.log(sizes), np.log(spent), 1) for name, spent in seconds.items()}
+    predicted = {
+        name: float(np.exp(np.polyval(line, np.log(42_000)))) for name, line in lines.items()
+    }
+    exact = "KernelRankSVM"
+    return [
+        {
+            "what": f"{name} / {exact}, {sizes[-1]} documents",
+            "ours_s": seconds[name][-1],
+            "peer_s": seconds[exact][-1],
+            "ratio": seconds[exact][-1] / seconds[name][-1],
+            "note": f"time grows as n^{lines[name][0]:.2f} against n^{lines[exact][0]:.2f}; predicted "
+            f"ratio at 42,000 documents (an MQ2007 fold) {predicted[exact] / predicted[name]:.0f}",
+        }
+        for name in models
+        if name != exact
+    ]
+
+
+def pair_products() -> list[dict[str, Any]]:
+    """One Hessian product over 10^7 pairs against the same product with a sparse pair matrix."""
+    rng = np.random.default_rng(0)
+    qid = np.arange(100_000) // 250
+    y = rng.integers(0, 3, len(qid))
+    pairs = PreferencePairs(y, qid)
+    scores, values = 0.3 * rng.standard_normal((2, len(qid)))
+    active = pairs.active(scores)
+    i, j = [], []
+    for q in range(int(qid[-1]) + 1):
+        mine = np.flatnonzero(qid == q)
+        better, worse = np.nonzero(y[mine][:, None] > y[mine][None, :])
+        i.append(mine[better])
+        j.append(mine[worse])
+    better, worse = np.concatenate(i), np.concatenate(j)
+    kept = scores[better] - scores[worse] < 1
+    better, worse = better[kept], worse[kept]
+    ones, line = np.ones(len(better)), np.arange(len(better))
+    A = sparse.csr_array(
+        (np.concatenate([ones, -ones]), (np.tile(line, 2), np.concatenate([better, worse]))),
+        shape=(len(better), len(qid)),
+    )
+    At = A.T.tocsr()
+    seconds = alternately(
+        {"ours": lambda: active.apply(values), "peer": lambda: At @ (A @ values)}, rounds=5
+    )
+    difference = np.abs(active.apply(values) - At @ (A @ values)).max()
+    return [
+        {
+            "what": f"Hessian product, {pairs.n_pairs:.2g} pairs",
+            "ours_s": seconds["ours"],
+            "peer_s": seconds["peer"],
+            "ratio": seconds["peer"] / seconds["ours"],
+            "note": f"sparse matrix of {A.nnz * 12 / 2**20:.0f} MiB, twice; differ by {difference:.0e}",
+        }
+    ]
+
+
+def large_fit(n: int = 3_700_000) -> dict[str, float]:
+    """A whole linear fit on documents of MSLR's number and width; run in its own process."""
+    import resource
+
+    rng = np.random.default_rng(0)
+    X, y, qid = generated(n, rng)
+    start = time.perf_counter()
+    model = RankSVM(C=1e-4).fit(X, y, qid)
+    return {
+        "fit_s": time.perf_counter() - start,
+        "n_iter": model.n_iter_,
+        "gap": model.duality_gap_ / model.objective_,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def whole_large_fit() -> list[dict[str, Any]]:
+    measured = in_own_process("--large")
+    return [
+        {
+            "what": "linear fit, 3,700,000 x 136",
+            "ours_s": measured["fit_s"],
+            "note": f"{measured['n_iter']:.0f} Newton steps to a relative gap of {measured['gap']:.0e}; "
+            f"peak {measured['peak_gib']:.2f} GiB (target < 8)",
+        }
+    ]
+
+
 def run() -> list[dict[str, Any]]:
-    return [*against_the_reference(), *against_trees(), *growth()]
+    return [
+        *against_the_reference(),
+        *against_trees(),
+        *pair_products(),
+        *kernel_growth(),
+        *growth(),
+        *whole_large_fit(),
+    ]
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--size"]:
         print(json.dumps(one_size(int(sys.argv[2]))))
+    elif sys.argv[1:2] == ["--large"]:
+        print(json.dumps(large_fit()))
     else:
         print_table("learning to rank", run())
