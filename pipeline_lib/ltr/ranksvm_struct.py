@@ -81,9 +81,7 @@ class RankSVMStruct(LinearRanker):
             active = pairs.active(rows.dot(w))
             return active.hinge(), rows.transpose_dot(active.hinge_gradient())
 
-        result = cutting_plane(
-            risk, rows.n_features, self.C, tol=self.tol, max_iter=self.max_iter
-        )
+        result = cutting_plane(risk, rows.n_features, self.C, tol=self.tol, max_iter=self.max_iter)
         self.coef_ = result.w
         self.duality_gap_ = result.duality_gap
         self._record_convergence(
