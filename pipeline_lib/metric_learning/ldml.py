@@ -43,9 +43,9 @@ class LDML(IterativeEstimator, LinearMetricLearner):
     ----------
     n_pairs : int, default 10000
         Similar pairs, and dissimilar pairs, drawn from groups (or from longer lists of pairs).
-    tol : float, default 1e-5
+    tol : float, default 1e-4
         Relative change of the objective at which the iterations stop.
-    max_iter : int, default 500
+    max_iter : int, default 200
     random_state : int, Generator, RandomState or None
         Draws the pairs.
 
@@ -66,8 +66,8 @@ class LDML(IterativeEstimator, LinearMetricLearner):
     def __init__(
         self,
         n_pairs: int = 10000,
-        tol: float = 1e-5,
-        max_iter: int = 500,
+        tol: float = 1e-4,
+        max_iter: int = 200,
         random_state: RandomState = None,
     ) -> None:
         self.n_pairs = n_pairs
