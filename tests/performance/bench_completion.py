@@ -78,7 +78,9 @@ def seconds_per_iteration(D: sparse.csr_array, lam: float, few: int, many: int) 
     return (spent[1] - spent[0]) / (many - few)
 
 
-def against_the_reference(n: int = SHAPE[0], m: int = SHAPE[1]) -> list[dict[str, Any]]:
+def against_the_reference(
+    n: int = SHAPE[0], m: int = SHAPE[1], rounds: int = 3
+) -> list[dict[str, Any]]:
     """Time per iteration side by side, and what the reference says about our end point."""
     plain = reference()
     what = f"TCMR0 {n} x {m}, seconds per iteration"
@@ -87,7 +89,7 @@ def against_the_reference(n: int = SHAPE[0], m: int = SHAPE[1]) -> list[dict[str
     D, lam = generated_tags(n, m), weight(n)
     dense = D.toarray()
     ours, theirs = [], []
-    for _ in range(3):
+    for _ in range(rounds):
         ours.append(seconds_per_iteration(D, lam, 2, 8))
         start = time.perf_counter()
         plain.tcmr(dense, lam=lam, iters=1, tol=0.0)
