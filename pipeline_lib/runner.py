@@ -25,7 +25,7 @@ from pipeline_lib.execution import Executor, Outcome, thread_executor
 from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.progress import Counts, Progress, Silent
 from pipeline_lib.results import LAYOUT_VERSION, RunRecord
-from pipeline_lib.selection import Choice, choose
+from pipeline_lib.selection import Choice, choose, validation_table
 from pipeline_lib.specs import Parameters, PathSpec
 from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
 from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
@@ -515,11 +515,7 @@ class Run:
         if self.tracker is None:
             return
         spec = path.spec
-        validation = (
-            fitted.table("validation").group_by("setting").mean().sort("setting")
-            if "validation" in fitted.tables()
-            else None
-        )
+        validation = validation_table(fitted)
         history = fitted.table("history") if "history" in fitted.tables() else None
         digest = ",".join(
             stages.content_digest(self.store, ref) for _, ref in sorted(path.ingested.items())
@@ -531,8 +527,7 @@ class Run:
                 for name in ("seconds", "objective", "n_iter")
                 if row[name] is not None
             }
-            if validation is not None:
-                metrics |= _validation_metrics(validation.filter(pl.col("setting") == setting))
+            metrics |= _validation_metrics(validation.filter(pl.col("setting") == setting))
             series = {}
             if history is not None:
                 own = history.filter(pl.col("setting") == setting)
@@ -588,11 +583,8 @@ class Run:
 def _validation_metrics(means: pl.DataFrame) -> dict[str, float]:
     if not len(means):
         return {}
-    numeric = means.select(pl.selectors.numeric().exclude("setting"))
-    values: dict[str, Any] = numeric.row(0, named=True)
-    return {
-        f"vali_{name}": float(v) for name, v in values.items() if v is not None and name != "qid"
-    }
+    values = means.drop("setting").row(0, named=True)
+    return {f"vali_{name}": float(v) for name, v in values.items() if v is not None}
 
 
 def _new_id(suite: str) -> str:

@@ -47,6 +47,15 @@ def validation_means(fitted: Artifact, metric: str) -> dict[int, float]:
     return {int(s): float(v) for s, v in means.iter_rows() if v is not None}
 
 
+def validation_table(fitted: Artifact) -> pl.DataFrame:
+    """Mean of every validation metric for each setting of a path, sorted by setting."""
+    if "validation" not in fitted.tables():
+        return pl.DataFrame(schema={"setting": pl.Int64})
+    table = fitted.table("validation")
+    item = table.columns[1]
+    return table.drop(item).group_by("setting").mean().sort("setting")
+
+
 def choose(
     specs: Sequence[PathSpec], fits: Mapping[int, Artifact], selection: Selection | None
 ) -> list[Choice]:

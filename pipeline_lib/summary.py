@@ -13,6 +13,7 @@ from pipeline_lib.fingerprints import canonical_json
 from pipeline_lib.metrics.resampling import bootstrap_interval
 from pipeline_lib.results import RESULT_COLUMNS, TRIAL_COLUMNS, RunRecord
 from pipeline_lib.seeds import derive_seed
+from pipeline_lib.selection import validation_table
 from pipeline_lib.specs import PathSpec
 from pipeline_lib.suites import MethodEntry
 
@@ -210,14 +211,11 @@ def _trials(record: RunRecord, row: RowOutcome, store: ArtifactStore) -> list[di
 
 
 def _validation(fitted: Artifact | None) -> dict[int, dict[str, float]]:
-    if fitted is None or "validation" not in fitted.tables():
+    if fitted is None:
         return {}
-    table = fitted.table("validation")
-    item = table.columns[1]
-    means = table.drop(item).group_by("setting").mean()
     return {
         row["setting"]: {f"vali_{k}": v for k, v in row.items() if k != "setting"}
-        for row in means.iter_rows(named=True)
+        for row in validation_table(fitted).iter_rows(named=True)
     }
 
 
