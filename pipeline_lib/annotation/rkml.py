@@ -154,6 +154,7 @@ class RKML(Annotator):
         self.landmarks_, full = self._choose_landmarks(rows)
         regress = partial(self._regress, rows, full)
         self.coef_ = regress(targets)
+        del targets  # as large as the embedding that follows
         self.embedding_ = self.transform(rows)
         self.direct_ = np.empty((0, tags.shape[1]))
         if self.vote == "direct":
@@ -173,7 +174,7 @@ class RKML(Annotator):
             Unit rows with ``normalize=True`` (a row the metric does not see stays zero).
         """
         embedded = self._apply(self._check_predict(X), self.coef_)
-        return unit_rows(embedded) if self.normalize else embedded
+        return unit_rows(embedded, out=embedded) if self.normalize else embedded
 
     def predict(self, X: ArrayLike) -> Array:
         """Relevance (n, m) of every tag for the rows of ``X``; see ``vote``."""

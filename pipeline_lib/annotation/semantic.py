@@ -116,10 +116,10 @@ def _unit_rows_sparse(matrix: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(sparse.diags_array(scale) @ matrix)
 
 
-def unit_rows(matrix: Array) -> Array:
-    """Scale every row to unit Euclidean length; rows of zeros stay zero."""
+def unit_rows(matrix: Array, out: Array | None = None) -> Array:
+    """Scale every row to unit Euclidean length; rows of zeros stay zero. ``out`` may be ``matrix``."""
     lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    return matrix / np.where(lengths > 0, lengths, 1.0)[:, None]
+    return np.divide(matrix, np.where(lengths > 0, lengths, 1.0)[:, None], out=out)
 
 
 def left_singular_vectors(W: sparse.csr_array, n_components: int) -> Array:
@@ -139,7 +139,8 @@ def left_singular_vectors(W: sparse.csr_array, n_components: int) -> Array:
     squares, V = squares[::-1], V[:, ::-1]
     kept = int(np.count_nonzero(squares > _NULL**2 * max(squares[0], 1e-300)))
     V = V[:, :kept] * _signs(V[:, :kept])
-    return (W @ V) / np.sqrt(squares[:kept])
+    # sqrt goes to the small side: the n x k result is made once.
+    return np.asarray(W @ (V / np.sqrt(squares[:kept])))
 
 
 def _signs(vectors: Array) -> Array:
@@ -177,7 +178,8 @@ def semantic_embedding(Y: Any, n_components: int, weighting: str = "log-entropy"
         raise InputError("the weighted tags are all zero", expected="tags that tell images apart")
     if weighting == "cosine":
         return W.toarray()
-    return unit_rows(left_singular_vectors(W, n_components))
+    vectors = left_singular_vectors(W, n_components)
+    return unit_rows(vectors, out=vectors)
 
 
 def semantic_similarity(Y: Any, n_components: int, weighting: str = "log-entropy") -> Array:
