@@ -13,6 +13,7 @@ from pipeline_lib.summary import metric_columns
 
 _PREFERRED = {
     "ltr": ("ndcg_at_1", "ndcg_at_3", "ndcg_at_5", "ndcg_at_10", "mean_ndcg", "map"),
+    "annotation": ("ap_at_1", "ap_at_3", "ap_at_5", "ar_at_5", "f1_at_5"),
     "clustering": ("acc", "nmi", "ari"),
     "completion": ("ap_at_1", "ap_at_3", "ar_at_3", "c_at_3"),
     "retrieval": ("p_at_10", "p_at_15", "recall_at_15", "p_at_50", "map", "bulls_eye"),

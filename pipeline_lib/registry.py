@@ -26,12 +26,14 @@ ENTRY_POINTS = "affinity_bench.methods"
 
 _KINDS = {
     "ltr": "pipeline_lib.ltr.protocol:LearningToRank",
+    "annotation": "pipeline_lib.annotation.protocol:Annotation",
     "clustering": "pipeline_lib.clustering.protocol:Clustering",
     "completion": "pipeline_lib.completion.protocol:Completion",
     "retrieval": "pipeline_lib.retrieval.protocol:Retrieval",
 }
 _METHOD_LISTS = (
     "pipeline_lib.ltr.methods:METHODS",
+    "pipeline_lib.annotation.methods:METHODS",
     "pipeline_lib.clustering.methods:METHODS",
     "pipeline_lib.completion.methods:METHODS",
     "pipeline_lib.retrieval.methods:METHODS",

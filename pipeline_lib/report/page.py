@@ -18,6 +18,7 @@ from pipeline_lib.results import RunRecord
 
 _SECTIONS = {
     "ltr": "pipeline_lib.report.ltr:sections",
+    "annotation": "pipeline_lib.report.annotation:sections",
     "clustering": "pipeline_lib.report.clustering:sections",
     "completion": "pipeline_lib.report.completion:sections",
     "retrieval": "pipeline_lib.report.retrieval:sections",
