@@ -197,11 +197,14 @@ class CandidatePool:
     graph : NeighborGraph
         Exact nearest neighbours of the points. Rows asked for more are searched anew, and the longer
         lists are kept.
+    units : ndarray of shape (n,), optional
+        Squared distance that counts as 1 in the lists of each point. Default: 1.
     """
 
-    def __init__(self, points: Floats, graph: NeighborGraph) -> None:
+    def __init__(self, points: Floats, graph: NeighborGraph, units: Floats | None = None) -> None:
         self.points = points
         self.graph = graph
+        self.units = np.ones(len(points)) if units is None else units
         self._longer: dict[int, tuple[Ints, Floats]] = {}
 
     def first(self, n_candidates: int) -> CandidateLists:
@@ -211,7 +214,7 @@ class CandidatePool:
         return CandidateLists(
             np.arange(0, n * n_candidates + 1, n_candidates),
             graph.indices.ravel(),
-            graph.sq_distances.ravel(),
+            (graph.sq_distances / self.units[:, None]).ravel(),
             np.full(n, np.inf),
         )
 
@@ -221,6 +224,8 @@ class CandidatePool:
         With `most`, lists end after ``most[r]`` candidates, and say so in their radius.
         """
         n, k = self.graph.n_points, self.graph.n_neighbors
+        units = self.units[rows]
+        asked, radii = radii, radii * units
         most = np.full(len(rows), n - 1) if most is None else np.minimum(most, n - 1)
         stored = self.graph.sq_distances[rows]
         beyond = (stored[:, -1] < radii) & (k < most)
@@ -246,7 +251,9 @@ class CandidatePool:
             part = slice(indptr[place], indptr[place + 1])
             indices[part] = found[: counts[place]]
             sq_distances[part] = distances[: counts[place]]
-        radius = np.where(cut, sq_distances[indptr[1:] - 1], radii)
+        sq_distances /= np.repeat(units, counts)
+        # The radius asked for itself, not rounded by the units: a caller compares with it.
+        radius = np.where(cut, sq_distances[indptr[1:] - 1], asked)
         radius[counts >= n - 1] = np.inf
         return CandidateLists(indptr, indices, sq_distances, radius)
 
@@ -306,6 +313,10 @@ class AdaptiveNeighbors:
         Exact neighbours of X computed before, at least k + 1 a point.
     local : bool, default False
         Keep only the k initial neighbours as candidates instead of all points.
+    own_scale : bool, default False
+        Divide the squared distances from each point by its own gamma_i, and take gamma = 1, instead
+        of one gamma for all: every point then has k neighbours when nothing is extra, in dense and
+        in sparse regions.
 
     Attributes
     ----------
@@ -323,6 +334,7 @@ class AdaptiveNeighbors:
         *,
         neighbors: NeighborGraph | None = None,
         local: bool = False,
+        own_scale: bool = False,
     ) -> None:
         points = as_points(X)
         known = _neighbors_for(points, n_neighbors, neighbors)
@@ -336,12 +348,20 @@ class AdaptiveNeighbors:
         self.graph = self.initial
         self.n_neighbors = n_neighbors
         self.local = local
+        units = None
+        if own_scale:
+            _, gammas = initial_weights(known.sq_distances[:, : n_neighbors + 1])
+            # A point whose k + 1 nearest are equally far has gamma_i = 0: the limit, as below.
+            least = 1e-9 * effective_gamma(self.gamma, known.sq_distances[:, :n_neighbors])
+            units = np.maximum(gammas, least)
+            self.gamma = 1.0
         self.effective_gamma = effective_gamma(self.gamma, known.sq_distances[:, :n_neighbors])
-        self.pool = CandidatePool(points, known)
+        self.pool = CandidatePool(points, known, units)
         self.lists = self.pool.first(n_neighbors)
         if not local:
             # The first k, with the knowledge that others exist.
-            self.lists = replace(self.lists, radius=known.sq_distances[:, n_neighbors].copy())
+            radius = known.sq_distances[:, n_neighbors] / self.pool.units
+            self.lists = replace(self.lists, radius=radius)
         self.thresholds: Floats | None = None
 
     def update(self, extra: PairCosts | None = None) -> sp.csr_array:

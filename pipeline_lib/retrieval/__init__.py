@@ -3,6 +3,7 @@
 from pipeline_lib.retrieval.adaptive_neighbors import RankingAdaptiveNeighbors
 from pipeline_lib.retrieval.euclidean import EuclideanRanking
 from pipeline_lib.retrieval.graph_transduction import GraphTransduction
+from pipeline_lib.retrieval.locally_scaled import LocallyScaledAdaptiveNeighbors
 from pipeline_lib.retrieval.manifold_ranking import ManifoldRanking
 from pipeline_lib.retrieval.personalized_pagerank import PersonalizedPageRank
 from pipeline_lib.retrieval.query_expansion import AverageQueryExpansion
@@ -14,6 +15,7 @@ __all__ = [
     "EuclideanRanking",
     "GraphTransduction",
     "KReciprocalReranking",
+    "LocallyScaledAdaptiveNeighbors",
     "ManifoldRanking",
     "PersonalizedPageRank",
     "RankingAdaptiveNeighbors",

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.base import IterativeEstimator
 from pipeline_lib.errors import InputError
+from pipeline_lib.graphs.neighbors import NeighborGraph
 from pipeline_lib.retrieval.adaptive_solver import (
     STACK_ROWS,
     AdaptiveRanking,
@@ -138,14 +139,13 @@ class RankingAdaptiveNeighbors(RetrievalMethod, IterativeEstimator):
     def _prepare(self) -> None:
         self._check(len(self.X_))
         assert self.neighbors_ is not None
-        self._problem = AdaptiveRanking(
-            self.X_,
-            self.neighbors_,
-            n_neighbors=self.n_neighbors,
-            lam=self.lam,
-            local=self.local,
-        )
+        self._problem = self._build(self.X_, self.neighbors_)
         self.gamma_ = self._problem.gamma
+
+    def _build(self, points: Floats, neighbors: NeighborGraph) -> AdaptiveRanking:
+        return AdaptiveRanking(
+            points, neighbors, n_neighbors=self.n_neighbors, lam=self.lam, local=self.local
+        )
 
     def _scores(self, queries: list[Ints]) -> Floats:
         scores, solutions = self._solve(queries)

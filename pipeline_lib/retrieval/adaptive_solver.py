@@ -74,6 +74,8 @@ class AdaptiveRanking:
         Exact, at least ``n_neighbors + 1`` a point.
     n_neighbors, lam, local
         As `RankingAdaptiveNeighbors`.
+    fidelity, own_scale
+        As `LocallyScaledAdaptiveNeighbors`; 1 and False for the plain method.
 
     Attributes
     ----------
@@ -91,15 +93,20 @@ class AdaptiveRanking:
         n_neighbors: int,
         lam: float,
         local: bool,
+        fidelity: float = 1.0,
+        own_scale: bool = False,
     ) -> None:
         n, k = len(points), n_neighbors
-        adaptive = AdaptiveNeighbors(points, k, neighbors=neighbors, local=local)
+        adaptive = AdaptiveNeighbors(
+            points, k, neighbors=neighbors, local=local, own_scale=own_scale
+        )
         self.n, self.lam, self.gamma = n, lam, adaptive.effective_gamma
+        self.fidelity, self.strength = fidelity, lam / fidelity
         self.pool = adaptive.pool
         self.initial = adaptive.initial
-        distances = neighbors.sq_distances[:, : k + 1]
-        weights, _ = initial_weights(distances)
-        self.initial_cost = float((weights * (distances[:, :k] + self.gamma * weights)).sum())
+        weights, _ = initial_weights(neighbors.sq_distances[:, : k + 1])
+        distances = neighbors.sq_distances[:, :k] / self.pool.units[:, None]
+        self.initial_cost = float((weights * (distances + self.gamma * weights)).sum())
 
         adaptive.update()
         self.lists, thresholds = adaptive.lists, adaptive.thresholds
@@ -148,7 +155,7 @@ class AdaptiveRanking:
         counts = [len(query) for query in queries]
         clamp = (np.concatenate(queries), np.repeat(np.arange(len(queries)), counts))
         scores = solve_clamped(
-            *score_system(self.initial, self.lam),
+            *self._system(self.initial),
             clamp,
             np.zeros((self.n, len(queries))),
             accuracy=_STEP_ACCURACY,
@@ -156,7 +163,7 @@ class AdaptiveRanking:
         )
         rows = np.repeat(np.arange(self.n), np.diff(self.initial.indptr))
         smooth = [self.initial.data @ (f[rows] - f[self.initial.indices]) ** 2 for f in scores.T]
-        fidelity = (scores**2).sum(axis=0) - counts
+        fidelity = self.fidelity * ((scores**2).sum(axis=0) - counts)
         return scores, self.initial_cost + self.lam * np.array(smooth) + fidelity
 
     def _active(self, scores: Floats) -> NDArray[np.bool_]:
@@ -217,14 +224,13 @@ class AdaptiveRanking:
 
     def _refined(self, graph: sp.csr_array, query: Ints, scores: Floats) -> Floats:
         """The scores of all points on a query's graph, accurate in every component."""
-        return solve_clamped(*score_system(graph, self.lam), (query,), scores)
+        return solve_clamped(*self._system(graph), (query,), scores)
 
-
-def score_system(graph: sp.csr_array, lam: float) -> tuple[sp.csr_array, Floats]:
-    """Conductances ``lam (S + S')`` and degrees of ``(2 lam L_S + I) f = 0`` at the free points."""
-    conductances = sp.csr_array(lam * (graph + graph.T))
-    degrees: Floats = 1.0 + np.asarray(conductances.sum(axis=1), dtype=np.float64).ravel()
-    return conductances, degrees
+    def _system(self, graph: sp.csr_array) -> tuple[sp.csr_array, Floats]:
+        """Conductances and degrees of ``(2 lam L_S + fidelity I) f = 0``, over the fidelity."""
+        conductances = sp.csr_array(self.strength * (graph + graph.T))
+        degrees: Floats = 1.0 + np.asarray(conductances.sum(axis=1), dtype=np.float64).ravel()
+        return conductances, degrees
 
 
 @dataclass
@@ -350,9 +356,10 @@ class _Stack:
         """f-step on the active points; `refined` for scores accurate in every component."""
         size = len(self.point)
         graph = graph_of(self.weights, self.columns, self.lists.indptr, size)
-        conductances = sp.csr_array(self.problem.lam * (graph + graph.T))
+        strength = self.problem.strength
+        conductances = sp.csr_array(strength * (graph + graph.T))
         received = np.bincount(self.columns, self.weights, minlength=size + 1)[:-1]
-        degrees = 1.0 + self.problem.lam * (1.0 + received + self.from_outside)
+        degrees = 1.0 + strength * (1.0 + received + self.from_outside)
         self.scores[:-1] = solve_clamped(
             conductances,
             degrees,
@@ -368,7 +375,7 @@ class _Stack:
         terms = self.problem.gamma * self.weights
         terms += self.costs
         terms *= self.weights
-        fidelity = self.scores[:-1] ** 2
+        fidelity = self.problem.fidelity * self.scores[:-1] ** 2
         fidelity[self.clamped] = 0.0
         return self.per_query(np.add.reduceat(terms, self.lists.indptr[:-1]) + fidelity)
 
