@@ -97,7 +97,7 @@ def alternate(
         return sparse_coding_objective(X, dictionary, solution.codes, graph, beta, lam)
 
     solution = code_step(None, _REDUCTION)
-    before = objective()
+    before, cost = objective(), solution.n_iter
     multipliers: Array | None = None
     converged = False
     for iteration in range(1, max_iter + 1):
@@ -111,7 +111,7 @@ def alternate(
         value = objective()
         converged = before - value <= tol * abs(value)
         last = converged or iteration == max_iter
-        cost = solution.n_iter
+        cost += solution.n_iter
         if last:
             solution = code_step(solution.codes, 0.0)
             cost += solution.n_iter
@@ -120,6 +120,7 @@ def alternate(
         history["code_residual"].append(solution.residual)
         history["dictionary_gap"].append(step.gap)
         history["code_iterations"].append(cost)
+        cost = 0
         history["reseeded"].append(reseeded)
         if last:
             break

@@ -160,7 +160,8 @@ def solve_codes(
     if problem.scale == 0.0:
         return CodeSolution(np.zeros_like(codes), 0.0, 0, True)
     run = _Run(problem, codes, max_iter)
-    first_value, best = run.value(), (run.codes.copy(), run.residual)
+    allowed = run.value() + run.rounding()
+    first = run.codes.copy(), run.residual
     goal = max(tol * problem.scale, reduction * run.residual)
     patience = 1
     while run.residual > goal and run.n_iter < max_iter:
@@ -168,12 +169,10 @@ def solve_codes(
         if run.residual > goal and run.n_iter < max_iter:
             helped = run.conjugate_gradient(goal)
             patience = 1 if helped else 2 * patience
-        if run.residual <= goal and run.value() > first_value:
+        if run.residual <= goal and run.value() > allowed:
             goal *= 0.1  # momentum may pass a good start by: go on until F is below it
-            if goal < 1e-15 * problem.scale:
-                break
-    if run.value() > first_value:
-        run.codes, run.residual = best
+    if run.value() > allowed:
+        run.codes, run.residual = first
     relative = run.residual / problem.scale
     return CodeSolution(run.codes, relative, run.n_iter, run.residual <= max(goal, 1e-14))
 
@@ -191,6 +190,12 @@ class _Run:
 
     def value(self) -> float:
         return self.problem.value(self.codes, self.product)
+
+    def rounding(self) -> float:
+        """Error to expect in `value`."""
+        terms = abs(np.vdot(self.codes, self.product))
+        terms += np.abs(self.codes * self.problem.correlation).sum()
+        return 1e-14 * float(terms + self.problem.beta * np.abs(self.codes).sum())
 
     def accelerate(self, goal: float, patience: int) -> None:
         """Accelerated proximal gradient until the residual is met or the signs have settled.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from pipeline_lib.base import IterativeEstimator
 from pipeline_lib.clustering.alternation import alternate, random_dictionary
@@ -81,6 +83,13 @@ class SparseCoder(TransformerMixin, IterativeEstimator):
         n = len(rows)
         self.graph_ = sp.csr_array((n, n)) if graph is None else graph.graph
         self._keep(rows, graph)
+        if not result.codes_converged:
+            warnings.warn(
+                f"the codes of {type(self).__name__} stopped at a residual of "
+                f"{result.history['code_residual'][-1]:.1g}; loosen code_tol or raise beta",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._record_convergence(result.history, converged=result.converged, n_iter=result.n_iter)
         return self
 
