@@ -63,7 +63,8 @@ def results_section(
     if any(row["std"] is not None for row in rows):
         columns.append(Column("std", "std over draws", digits))
     chosen = "chosen by validation" if view.problem.selection else "parameters"
-    columns += [Column(*time, 2), Column("chosen", chosen)]
+    columns.append(Column(*time, 2))
+    settings = [{"label": row["label"], "chosen": row["chosen"]} for row in rows if row["chosen"]]
     classes = {}
     if with_published and len(view.published):
         for label, values in _published_rows(view.published):
@@ -75,7 +76,13 @@ def results_section(
                 f" Shaded rows are the published numbers on {', '.join(others)}: for "
                 f"{view.problem.dataset} none are known to us, so they stand for orientation only."
             )
-    return Section(title, html_table(rows, columns, classes=classes), note.strip())
+    settings += [
+        {"label": row["label"], "chosen": row["origin"]} for row in rows if row.get("origin")
+    ]
+    body = html_table(rows, columns, classes=classes)
+    if settings:
+        body += html_table(settings, [Column("label", "method"), Column("chosen", chosen)])
+    return Section(title, body, note.strip())
 
 
 def verdict_section(
@@ -139,6 +146,6 @@ def _published_rows(published: pl.DataFrame) -> list[tuple[str, dict[str, object
         "method", "dataset", "protocol", "source", maintain_order=True
     ):
         values: dict[str, object] = dict(zip(part["metric"], part["value"], strict=True))
-        values["chosen"] = f"{dataset}, {protocol} ({source})"
+        values["origin"] = f"{dataset}, {protocol} ({source})"
         rows.append((f"{method}, published", values))
     return rows
