@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from statistics import median
@@ -89,7 +90,8 @@ def _soak(home: Home, place: Path, runs: int) -> list[dict[str, float]]:
         seconds = time.monotonic() - began
         _settle(home)
         samples.append({"seconds a run": seconds, **_count(home, place)})
-        print(f"{number + 1}/{runs}  {seconds:.1f} s", file=sys.stderr, flush=True)
+        memory = ", ".join(f"{k} {v:.1f}" for k, v in samples[-1].items() if k.endswith("MB"))
+        print(f"{number + 1}/{runs}  {seconds:.1f} s, {memory}", file=sys.stderr, flush=True)
     return samples
 
 
@@ -141,8 +143,16 @@ def _rows(samples: list[dict[str, float]]) -> list[dict[str, Any]]:
 def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    for attempt in range(10):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            # The server's word for a busy database; Prefect's own client repeats as well.
+            if error.code != 503 or attempt == 9:
+                raise
+            time.sleep(1.0)
+    return None
 
 
 if __name__ == "__main__":
