@@ -65,7 +65,7 @@ def affinity(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         ),
         (("run", "--address", "tcp://x"), "--address goes with --engine dask"),
         (("run", "--set", "C"), '--set "C" cannot be read; expected NAME=VALUE'),
-        (("run", "--set", "gama=1.0"), 'unknown setting "gama"; did you mean "gamma"?'),
+        (("run", "--set", "gama=1.0"), 'unknown setting "gama"; did you mean "gamma"'),
         (("report", "nothing"), "there are no runs yet"),
         (("data", "describe", "digit"), 'unknown dataset "digit"; did you mean "digits"?'),
         (("data", "status", "mq208"), 'unknown dataset "mq208"; did you mean "mq2008"'),
