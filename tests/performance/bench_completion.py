@@ -188,20 +188,22 @@ def large(n: int = LARGE_SHAPE[0], m: int = LARGE_SHAPE[1]) -> list[dict[str, An
         {
             "what": f"TCMR0 {n} x {m}, seconds per iteration",
             "ours_s": found["seconds"],
-            "note": f"peak memory {found['gib']:.2f} GiB, rank {found['rank']}",
+            "note": f"{found['busy']:.1f} s of processor time an iteration, "
+            f"peak memory {found['gib']:.2f} GiB, rank {found['rank']}",
         }
     ]
 
 
-def _large_in_this_process(n: int, m: int, iterations: int = 12) -> dict[str, float]:
+def _large_in_this_process(n: int, m: int, iterations: int = 6) -> dict[str, float]:
     D = generated_tags(n, m)
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = TCMR(weight(n), tol=0.0, max_iter=iterations).fit(D)
     seconds = (time.perf_counter() - start) / iterations
+    busy = (time.process_time() - start_cpu) / iterations
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {"seconds": seconds, "gib": peak, "rank": model.rank_}
+    return {"seconds": seconds, "busy": busy, "gib": peak, "rank": model.rank_}
 
 
 def run() -> list[dict[str, Any]]:
