@@ -17,6 +17,7 @@ BENCHMARKS = {
     "metrics": ("metrics", "bench_metrics"),
     "kernels": ("kernel approximations", "bench_kernels"),
     "ltr": ("learning to rank", "bench_ltr"),
+    "clustering": ("clustering by sparse coding", "bench_clustering"),
 }
 
 
