@@ -130,7 +130,15 @@ def fit_fingerprint(
     """Name of a path's fit artifact; also the path's fingerprint in tables and MLflow."""
     inputs = [f"{role}:{content_digest(store, ref)}" for role, ref in sorted(ingested.items())]
     inputs += [ref.fingerprint for ref in features]
-    body = spec.model_dump(mode="json")
+    # What the registry fixes of a method is part of the question as much as what the suite says.
+    method = registry.method(spec.method, spec.kind)
+    declared = {
+        "target": method.target,
+        "solver": method.solver,
+        "feature_map": method.feature_map,
+        "defaults": dict(method.defaults),
+    }
+    body = {"path": spec.model_dump(mode="json"), "method": declared}
     return fingerprint("fit", body, inputs, _modules(spec))
 
 

@@ -6,7 +6,7 @@ from pipeline_lib.registry import MethodSpec
 
 _PAPER = "Chen et al. 2017, Ranking Support Vector Machine with Kernel Approximation"
 _NYSTROEM = ("gamma", "n_components", "kernel", "rank", "cutoff", "landmarks")
-_FOURIER = ("gamma", "n_components", "kernel")
+_FOURIER = ("gamma", "n_components", "kernel", "orthogonal")
 
 METHODS = (
     MethodSpec(
@@ -20,7 +20,7 @@ METHODS = (
     MethodSpec(
         name="RankNystroem",
         kind="ltr",
-        target="pipeline_lib.ltr.ranksvm:RankNystroem",
+        target="pipeline_lib.ltr.rank_nystroem:RankNystroem",
         summary="RankSVM on the Nystroem map of a kernel.",
         source=_PAPER,
         test_grid={"C": (0.01, 1.0), "gamma": (0.1,), "n_components": (20,)},
@@ -32,7 +32,7 @@ METHODS = (
     MethodSpec(
         name="RankRandomFourier",
         kind="ltr",
-        target="pipeline_lib.ltr.ranksvm:RankRandomFourier",
+        target="pipeline_lib.ltr.rank_random_fourier:RankRandomFourier",
         summary="RankSVM on random Fourier features of a shift-invariant kernel.",
         source=_PAPER,
         test_grid={"C": (0.01, 1.0), "gamma": (0.1,), "n_components": (50,)},

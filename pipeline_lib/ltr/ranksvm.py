@@ -1,4 +1,4 @@
-"""RankSVM: linear, on any explicit feature map, and on the two approximations of a kernel.
+"""RankSVM: linear, or on any explicit feature map.
 
 Given documents x_i with query q_i and relevance label y_i, preference pairs P = {(i, j): q_i = q_j,
 y_i > y_j} and a feature map psi, find the weights w of the score f(x) = w'psi(x) that minimise
@@ -25,14 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.feature_map import FeatureMap
-from pipeline_lib.kernels.fourier import FourierFeatures
-from pipeline_lib.kernels.nystroem import Nystroem
 from pipeline_lib.ltr.base import LinearRanker
 from pipeline_lib.ltr.primal import LinearFit, fit_path
-from pipeline_lib.seeds import RandomState
 
 
-class _PrimalRanker(LinearRanker):
+class PrimalRanker(LinearRanker):
     """Fitting by `fit_path`; subclasses name their parameters and their map.
 
     Attributes
@@ -119,7 +116,7 @@ class _PrimalRanker(LinearRanker):
         return model._accept(fit)
 
 
-class RankSVM(_PrimalRanker):
+class RankSVM(PrimalRanker):
     """RankSVM on the features or on a feature map of them (problem at the top of the module).
 
     Parameters
@@ -162,125 +159,3 @@ class RankSVM(_PrimalRanker):
         self.tol = tol
         self.max_iter = max_iter
         self.memory_mb = memory_mb
-
-
-class RankNystroem(_PrimalRanker):
-    """RankSVM on a Nystroem map of a kernel, fitted on the training rows.
-
-    Parameters
-    ----------
-    C : float, default 1.0
-    gamma : float, default 1.0
-        Parameter of the kernel, for the RBF kernel exp(-gamma ||x - y||^2).
-    n_components : int, default 500
-        Number of landmarks.
-    kernel, rank, cutoff, landmarks
-        See `Nystroem`.
-    loss, tol, max_iter, memory_mb
-        See `RankSVM`.
-    random_state : int, Generator, RandomState or None
-        For the landmarks.
-
-    Attributes
-    ----------
-    feature_map_ : Nystroem
-    coef_, duality_gap_, objective_, history_, n_iter_, converged_
-        See `RankSVM`.
-    """
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        gamma: float = 1.0,
-        n_components: int = 500,
-        kernel: str = "rbf",
-        rank: int | None = None,
-        cutoff: float = 1e-6,
-        landmarks: str = "uniform",
-        loss: str = "squared_hinge",
-        tol: float | None = None,
-        max_iter: int = 100,
-        memory_mb: int = 4096,
-        random_state: RandomState = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.n_components = n_components
-        self.kernel = kernel
-        self.rank = rank
-        self.cutoff = cutoff
-        self.landmarks = landmarks
-        self.loss = loss
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_mb = memory_mb
-        self.random_state = random_state
-
-    def _unfitted_map(self) -> FeatureMap:
-        return Nystroem(
-            self.n_components,
-            self.gamma,
-            self.kernel,
-            self.rank,
-            self.cutoff,
-            self.landmarks,
-            random_state=self.random_state,
-        )
-
-
-class RankRandomFourier(_PrimalRanker):
-    """RankSVM on random Fourier features of a shift-invariant kernel.
-
-    Parameters
-    ----------
-    C : float, default 1.0
-    gamma : float, default 1.0
-        Parameter of the kernel, for the RBF kernel exp(-gamma ||x - y||^2).
-    n_components : int, default 500
-        Number of features.
-    kernel, orthogonal
-        See `FourierFeatures`.
-    loss, tol, max_iter, memory_mb
-        See `RankSVM`.
-    random_state : int, Generator, RandomState or None
-        For frequencies and phases.
-
-    Attributes
-    ----------
-    feature_map_ : FourierFeatures
-    coef_, duality_gap_, objective_, history_, n_iter_, converged_
-        See `RankSVM`.
-    """
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        gamma: float = 1.0,
-        n_components: int = 500,
-        kernel: str = "rbf",
-        orthogonal: bool = False,
-        loss: str = "squared_hinge",
-        tol: float | None = None,
-        max_iter: int = 100,
-        memory_mb: int = 4096,
-        random_state: RandomState = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.n_components = n_components
-        self.kernel = kernel
-        self.orthogonal = orthogonal
-        self.loss = loss
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_mb = memory_mb
-        self.random_state = random_state
-
-    def _unfitted_map(self) -> FeatureMap:
-        return FourierFeatures(
-            self.n_components,
-            self.gamma,
-            self.kernel,
-            orthogonal=self.orthogonal,
-            random_state=self.random_state,
-        )

@@ -20,8 +20,10 @@ from pipeline_lib.ltr.frank import FRank
 from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
 from pipeline_lib.ltr.listnet import ListNet
 from pipeline_lib.ltr.peers import BaggedLambdaMART, LightGBMRanker, XGBoostRanker
+from pipeline_lib.ltr.rank_nystroem import RankNystroem
+from pipeline_lib.ltr.rank_random_fourier import RankRandomFourier
 from pipeline_lib.ltr.rankboost import RankBoost
-from pipeline_lib.ltr.ranksvm import RankNystroem, RankRandomFourier, RankSVM
+from pipeline_lib.ltr.ranksvm import RankSVM
 from pipeline_lib.ltr.ranksvm_struct import RankSVMStruct
 from pipeline_lib.ltr.regression import RegressionRanker
 from pipeline_lib.ltr.svm_map import SVMMAP, most_violated

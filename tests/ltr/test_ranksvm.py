@@ -16,7 +16,9 @@ from pipeline_lib.kernels.fourier import FourierFeatures
 from pipeline_lib.kernels.nystroem import Nystroem
 from pipeline_lib.ltr.pairwise import PreferencePairs
 from pipeline_lib.ltr.primal import RankingProblem, fit_path
-from pipeline_lib.ltr.ranksvm import RankNystroem, RankRandomFourier, RankSVM
+from pipeline_lib.ltr.rank_nystroem import RankNystroem
+from pipeline_lib.ltr.rank_random_fourier import RankRandomFourier
+from pipeline_lib.ltr.ranksvm import RankSVM
 from pipeline_lib.ltr.rows import ArrayRows, MappedRows, map_rows
 
 KNOWN = json.loads((Path(__file__).parent / "known_values_ranksvm.json").read_text())

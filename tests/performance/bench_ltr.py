@@ -22,7 +22,9 @@ from pipeline_lib.kernels.fourier import FourierFeatures
 from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
 from pipeline_lib.ltr.pairwise import PreferencePairs
 from pipeline_lib.ltr.primal import fit_path
-from pipeline_lib.ltr.ranksvm import RankNystroem, RankRandomFourier, RankSVM
+from pipeline_lib.ltr.rank_nystroem import RankNystroem
+from pipeline_lib.ltr.rank_random_fourier import RankRandomFourier
+from pipeline_lib.ltr.ranksvm import RankSVM
 from pipeline_lib.ltr.rows import map_rows
 from pipeline_lib.metrics.ranking import ranking_metrics
 
