@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 RELATIVE_ACCURACY = 1e-14  # of the componentwise residual: a few units of rounding
-TINY = 1e-280  # components below are 0: too near to underflow to be computed or told apart
+TINY = 1e-250  # components below are 0: too near to underflow to be computed or told apart
+_FADED = 1e-280  # of what fades out below: set to 0 on the way, since subnormal numbers are slow
 _CHECK_EVERY = 6
 
 
@@ -74,16 +75,18 @@ def chebyshev(
     for iteration in range(1, longest + 1):
         following = apply(current)
         if iteration % _CHECK_EVERY == 0:
-            following[np.abs(following) < TINY] = 0.0
+            following[np.abs(following) < _FADED] = 0.0
             change = np.abs(following - current)
             if componentwise:
                 scale = np.abs(following) + np.abs(current)
-                np.divide(change, scale, out=change, where=scale > 0)
-            residual = float(change.max(initial=0.0))
+                counted = scale > TINY
+                residual = float(np.max(change[counted] / scale[counted], initial=0.0))
+            else:
+                residual = float(change.max(initial=0.0))
             # Rounding can stop the residual a little above the accuracy asked for.
             stalled = smallest_residual <= residual < 100.0 * accuracy
             if residual <= accuracy or stalled:
-                return np.maximum(following, 0.0)
+                return np.where(following > TINY, following, 0.0)
             smallest_residual = min(residual, smallest_residual)
         following -= before
         following *= omega
