@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.services_cli import services_app
+from flows.store_cli import store_app
 from pipeline_lib.errors import AffinityError, InputError
 
 app = typer.Typer(
@@ -29,6 +31,8 @@ list_app = typer.Typer(no_args_is_help=True, help="List methods, suites and data
 data_app = typer.Typer(no_args_is_help=True, help="See, import and describe datasets.")
 app.add_typer(list_app, name="list")
 app.add_typer(data_app, name="data")
+app.add_typer(services_app, name="services")
+app.add_typer(store_app, name="store")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 HomeOption = Annotated[
@@ -114,6 +118,42 @@ def report(
     from pipeline_lib.results import load_run
 
     typer.echo(write_report(load_run(resolve_home(home), reference)))
+
+
+@app.command()
+def compare(
+    references: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Run ids, prefixes, or latest.")
+    ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric to compare (default: the headline).")
+    ] = None,
+    baseline: Annotated[str | None, typer.Option(help="Row to compare the others with.")] = None,
+    output: Annotated[
+        str, typer.Option("--format", help="markdown, latex, csv or json.")
+    ] = "markdown",
+    home: HomeOption = None,
+) -> None:
+    """Compare the rows of one or several runs, paired over the items they share."""
+    from flows.compare import compare_runs
+
+    typer.echo(compare_runs(references, metric or [], baseline, output, home))
+
+
+@app.command()
+def complete(
+    table: Annotated[Path, typer.Argument(metavar="TAGS.csv", help="Rows of image, tag.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the suggestions go (.parquet and .csv beside it).")
+    ] = None,
+    method: Annotated[str, typer.Option(help="A completion method.")] = "TCMR-regression",
+    count: Annotated[int, typer.Option(min=1, help="Suggestions an image.")] = 10,
+) -> None:
+    """Suggest further tags for images from the tags they have."""
+    from flows.complete import complete_tags
+
+    for path in complete_tags(table, out, method, count):
+        typer.echo(path)
 
 
 @list_app.command("methods")
@@ -207,6 +247,19 @@ def data_import(
 
     for line in acquire.import_files(name, path, allow_mismatch=allow_mismatch):
         typer.echo(line)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="Dataset.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be downloaded.")
+    ] = False,
+) -> None:
+    """Download a dataset where that is allowed; otherwise say where to get it by hand."""
+    from pipeline_lib.datasets import fetch
+
+    fetch.fetch(name, dry_run=dry_run, report=typer.echo)
 
 
 @data_app.command("describe")

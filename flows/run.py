@@ -85,6 +85,7 @@ def _plain(command: RunCommand, suite: Suite, home: Home, display: ProgressDispl
     from pipeline_lib.execution import thread_executor
     from pipeline_lib.report.page import write_report
     from pipeline_lib.runner import Run
+    from pipeline_lib.tracking import attach_report
 
     workers = command.workers or cpu_count()
     set_blas_threads(1)
@@ -99,6 +100,7 @@ def _plain(command: RunCommand, suite: Suite, home: Home, display: ProgressDispl
             progress=display,
         ).execute()
     write_report(record)
+    attach_report(record)
     return record
 
 

@@ -35,6 +35,8 @@ from pipeline_lib.home import Home
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from pipeline_lib.results import RunRecord
+
 _PARENT = "mlflow.parentRunId"
 _PARAMETER_LENGTH = 6000
 _BATCH = 1000  # the server's limit of metrics in one batch
@@ -227,6 +229,21 @@ class Tracker:
                 tags=marks if start == 0 else [],
                 synchronous=True,
             )
+
+
+def attach_report(record: RunRecord) -> None:
+    """Attach the report and the tables of a run to its MLflow run, where there is one."""
+    place = record.manifest.get("mlflow")
+    if not place:
+        return
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=place["uri"])
+    tables = sorted(record.folder.glob("*.parquet"))
+    for path in (record.report, *tables):
+        client.log_artifact(place["run"], str(path))
+    for path in sorted((record.folder / "per_item").glob("*.parquet")):
+        client.log_artifact(place["run"], str(path), "per_item")
 
 
 def local_uri(home: Home) -> str:

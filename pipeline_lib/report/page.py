@@ -108,7 +108,7 @@ def _warnings(view: ProblemView) -> list[str]:
                 f"({row['n_iter']}) before meeting its stopping rule"
             )
     for name, info in view.data.items():
-        for mismatch in _strings(info.get("mismatches")):
+        for mismatch in _strings(info.get("mismatch")):
             found.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
         variant = info.get("variant")
         if variant and variant != "official":
