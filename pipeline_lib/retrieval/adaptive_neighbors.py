@@ -57,8 +57,8 @@ class RankingAdaptiveNeighbors(RetrievalMethod, IterativeEstimator):
     gamma_ : float
         Set by `fit`.
     unreached_ : ndarray of int, shape (n_queries,)
-        Points with score 0, to which no path of the query's graph leads. They rank last, by
-        Euclidean distance (`order`). This and the attributes below describe the latest ranking.
+        Points with score 0: no path of the query's graph leads to them (or one so long that the
+        score falls below 1e-250). They rank last, by Euclidean distance (`order`). This and the attributes below describe the latest ranking.
     objective_, history_, n_iter_, converged_
         Sums over the queries (those that are done keep their last value), the most iterations of a
         query, and whether all converged.
