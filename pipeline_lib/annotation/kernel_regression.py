@@ -35,6 +35,7 @@ PRECISIONS = ("double", "single")
 
 # Directions whose squared singular value is a smaller share of the largest are rounding.
 _CUTOFF = {"double": 1e-12, "single": 1e-6}
+_TOLERANCE = {"double": 1e-11, "single": 1e-7}
 # Rows of K_b held at a time: large enough for BLAS, small enough for any machine.
 _BLOCK_BYTES = 256 * 2**20
 
@@ -130,7 +131,7 @@ def landmark_coefficients(
     for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
         gram += K.T @ K
         moments += _product(K, targets[rows].astype(K.dtype, copy=False))
-    squares, V = leading_eigenpairs(gram, rank, _CUTOFF[precision])
+    squares, V = leading_eigenpairs(gram, rank, _CUTOFF[precision], _TOLERANCE[precision])
     return V @ ((V.T @ moments) / (squares + smoothing)[:, None])
 
 

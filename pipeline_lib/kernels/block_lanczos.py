@@ -20,10 +20,11 @@ _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
 _LARGEST_BLOCK = 64
 _CHECK_STEPS = 8
-_TOLERANCE = 1e-11  # residual norm, relative to the largest eigenvalue
 
 
-def leading_eigenpairs(matrix: Array, rank: int, cutoff: float = 1e-12) -> tuple[Array, Array]:
+def leading_eigenpairs(
+    matrix: Array, rank: int, cutoff: float = 1e-12, tol: float = 1e-11
+) -> tuple[Array, Array]:
     """The at most ``rank`` algebraically largest eigenpairs, in decreasing order.
 
     Parameters
@@ -34,6 +35,8 @@ def leading_eigenpairs(matrix: Array, rank: int, cutoff: float = 1e-12) -> tuple
         Pairs wanted, >= 1.
     cutoff : float, default 1e-12
         Only eigenvalues above ``cutoff`` times the largest are returned.
+    tol : float, default 1e-11
+        Largest residual norm ||M v - l v|| of a pair, relative to the largest eigenvalue.
 
     Returns
     -------
@@ -44,7 +47,7 @@ def leading_eigenpairs(matrix: Array, rank: int, cutoff: float = 1e-12) -> tuple
     n = len(matrix)
     pairs = None
     if n > _SMALL and rank < n // _SHARE:
-        pairs = _block_lanczos(matrix, rank)
+        pairs = _block_lanczos(matrix, rank, tol)
     if pairs is None:
         pairs = linalg.eigh(matrix, subset_by_index=(max(0, n - rank), n - 1), check_finite=False)
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
@@ -52,7 +55,7 @@ def leading_eigenpairs(matrix: Array, rank: int, cutoff: float = 1e-12) -> tuple
     return values[:kept], vectors[:, :kept]
 
 
-def _block_lanczos(matrix: Array, rank: int) -> tuple[Array, Array] | None:
+def _block_lanczos(matrix: Array, rank: int, tol: float) -> tuple[Array, Array] | None:
     """Ritz pairs in ascending order, or None when they take a full decomposition after all.
 
     That is when the space would outgrow a third of the matrix, or misses repeated eigenvalues.
@@ -82,7 +85,7 @@ def _block_lanczos(matrix: Array, rank: int) -> tuple[Array, Array] | None:
             projected[:size, :size], subset_by_index=(size - rank, size - 1), check_finite=False
         )
         residuals = np.linalg.norm(coupling @ small[block], axis=0)
-        if residuals.max() <= _TOLERANCE * np.abs(values).max():
+        if residuals.max() <= tol * np.abs(values).max():
             vectors = known @ small
             return (values, vectors) if _complete(matrix, values, vectors, width) else None
         next_check = size + max(2 * width, rank // 2)
