@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from pipeline_lib.graphs.adaptive import (
     AdaptiveNeighbors,
-    CandidateLists,
     certified_step,
     graph_of,
     initial_weights,
 )
+from pipeline_lib.graphs.candidates import CandidateLists
 from pipeline_lib.graphs.chebyshev import RELATIVE_ACCURACY
 from pipeline_lib.graphs.clamped import solve_clamped
 from pipeline_lib.graphs.neighbors import NeighborGraph
