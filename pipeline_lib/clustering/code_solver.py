@@ -90,6 +90,17 @@ class CodeProblem:
         rows = max(1, _BLOCK_ENTRIES // max(atoms, 1))
         self.blocks = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
 
+    def steps(self) -> list[tuple[slice, Array | float, Array | float]]:
+        """Blocks of rows with their curvature and the threshold of their proximal step.
+
+        Without a coupling both are the same for all rows, and numbers are cheaper than columns.
+        """
+        threshold = 0.5 * self.beta / self.curvature
+        if self.coupling is None:
+            bend, most = float(self.curvature[0, 0]), float(threshold[0, 0])
+            return [(block, bend, most) for block in self.blocks]
+        return [(block, self.curvature[block], threshold[block]) for block in self.blocks]
+
     def apply(self, codes: Array) -> Array:
         """H G + P H."""
         product = codes @ self.gram
@@ -207,22 +218,26 @@ class _Run:
         codes, product = self.codes, self.product
         ahead, ahead_product = codes.copy(), product.copy()
         new, new_product = np.empty_like(codes), np.empty_like(product)
-        curvature, threshold = problem.curvature, 0.5 * problem.beta / problem.curvature
+        steps = problem.steps()
+        scratch = np.empty((problem.blocks[0].stop, codes.shape[1]))
         signs = np.sign(codes).astype(np.int8)
         momentum, settled, step = 1.0, 0, 0
         while self.n_iter < self.max_iter:
             step += 1
             uphill = 0.0
-            for block in problem.blocks:
-                point = new[block]
+            for block, bend, most in steps:
+                point, spare = new[block], scratch[: block.stop - block.start]
                 np.subtract(problem.correlation[block], ahead_product[block], out=point)
-                point /= curvature[block]
+                point /= bend
                 point += ahead[block]
-                point -= np.clip(point, -threshold[block], threshold[block])
+                # Shrinking is subtracting what is clipped to the threshold.
+                np.minimum(point, most, out=spare)
+                np.maximum(spare, -most, out=spare)
+                point -= spare
                 if momentum > 1.0:
-                    change = ahead[block] - point
-                    change *= curvature[block]
-                    uphill += float(np.vdot(change, point)) - float(np.vdot(change, codes[block]))
+                    np.subtract(ahead[block], point, out=spare)
+                    spare *= bend
+                    uphill += float(np.vdot(spare, point)) - float(np.vdot(spare, codes[block]))
             coupled = None if problem.coupling is None else problem.coupling @ new
             self.n_iter += 1
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
