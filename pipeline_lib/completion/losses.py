@@ -49,6 +49,10 @@ class EntryLoss(ABC):
         value, slope[...] = self.unobserved(q)
         return value.sum(axis=1)
 
+    def unobserved_sums(self, q: Array) -> Array:
+        """Return the row sums of l-(q); q may be overwritten."""
+        return self.unobserved(q)[0].sum(axis=1)
+
 
 class SteepLoss(EntryLoss):
     """A loss with the proximal operators argmin_q weight l(q) + (q - v)^2 / 2."""
@@ -77,15 +81,20 @@ class Likelihood(SteepLoss):
 
     def unobserved_rows(self, q: Array, slope: Array) -> Array:
         """Return the row sums of l-(q) and write its derivative to ``slope``."""
+        slope[...] = q
+        sums = self.unobserved_sums(slope)
+        np.divide(1.0, slope, out=slope)
+        return sums
+
+    def unobserved_sums(self, q: Array) -> Array:
+        """Return the row sums of l-(q); q becomes max(1 - q, eps)."""
         # Nearly all entries of a tag matrix pass here: in place, few passes, few logarithms.
-        rest = np.subtract(1.0, q, out=slope)
+        rest = np.subtract(1.0, q, out=q)
         beyond = 0.0
         if rest.min() < self.eps:
             beyond = np.maximum(self.eps - rest, 0.0).sum(axis=1) / self.eps
             np.maximum(rest, self.eps, out=rest)
-        logs = _row_sums_of_logs(rest)
-        np.divide(1.0, rest, out=slope)
-        return beyond - logs
+        return beyond - _row_sums_of_logs(rest)
 
     def prox_observed(self, v: Array, weight: Array) -> Array:
         """Root of q^2 - v q - weight = 0, or a linear step where it falls below eps."""
@@ -184,7 +193,7 @@ LOSSES: dict[str, type[EntryLoss]] = {
 }
 
 # Rows of a block are chosen so that the few arrays in use stay in the second-level cache.
-_BLOCK_ENTRIES = 65536
+_BLOCK_ENTRIES = 49152
 
 
 class WeightedLoss:
@@ -241,6 +250,16 @@ class WeightedLoss:
         weight = self._weight_observed[start:stop][rows]
         slope_flat[flat] = weight * gradient
         return float(sums @ unobserved + value @ weight)
+
+    def value(self, start: int, stop: int, q: Array) -> float:
+        """Value of rows ``start`` to ``stop`` of Q alone; q is overwritten."""
+        rows, flat = self._observed_entries(start, stop)
+        q_observed = q.reshape(-1)[flat]
+        q.reshape(-1)[flat] = 0.0
+        sums = self.entry.unobserved_sums(q) - self._at_zero[start:stop]
+        value = self.entry.observed(q_observed)[0]
+        weight = self._weight_observed[start:stop][rows]
+        return float(sums @ self._weight_unobserved[start:stop] + value @ weight)
 
     def proximal(self, start: int, stop: int, v: Array, step: float) -> Array:
         """Proximal operator of ``step`` times the loss of rows ``start`` to ``stop``.

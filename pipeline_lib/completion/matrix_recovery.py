@@ -26,12 +26,24 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LowRankPoint:
-    """Q = left @ right.T, with its squared norm and (NaN between two iterates) its trace norm."""
+    """Q = left @ right.T.
+
+    Attributes
+    ----------
+    left, right : ndarrays of shape (n, r) and (m, r)
+    trace_norm : float
+        NaN for a point between two iterates.
+    square : float
+        ||Q||_F^2.
+    residual : float
+        ||C - Q||_F where Q is the shrunk C, else NaN.
+    """
 
     left: Array
     right: Array
     trace_norm: float
     square: float
+    residual: float = np.nan
 
     @property
     def rank(self) -> int:
@@ -133,7 +145,7 @@ class TraceNormRecovery:
 
     def reflect(self, x: LowRankPoint, step: float, relaxation: float) -> SplittingStep:
         """Apply the proximal operator of the loss to the reflection of x, move the buffer."""
-        value = gap_square = gradient_square = 0.0
+        value = gap_square = 0.0
         smoothed = None
         if self.laplacian is not None:
             smoothed = self.laplacian @ x.left
@@ -143,22 +155,20 @@ class TraceNormRecovery:
             q, slope = self._block[: stop - start], self._slope[: stop - start]
             target = self._buffer[start:stop]
             np.matmul(x.left[start:stop], x.right.T, out=q)
-            value += self.loss(start, stop, q, slope)
-            mirror = np.multiply(q, 2.0, out=slope)
-            mirror -= target
+            mirror = np.subtract(q, target, out=slope)
+            mirror += q
             if smoothed is not None:
                 mirror -= smoothed[start:stop] @ x.right.T
-            pulled = self.loss.proximal(start, stop, mirror.copy(), step)
-            mirror -= pulled
-            gradient_square += float(np.vdot(mirror, mirror))
+            pulled = self.loss.proximal(start, stop, mirror, step)
             pulled -= q
             gap_square += float(np.vdot(pulled, pulled))
             pulled *= relaxation
             target += pulled
+            value += self.loss.value(start, stop, q)
         return SplittingStep(
             objective=value + self.lam * x.trace_norm,
             gap=float(np.sqrt(gap_square)),
-            gradient_norm=float(np.sqrt(gradient_square)) / step,
+            subgradient_norm=x.residual / step,
         )
 
     def stretch(self, x: LowRankPoint, ratio: float) -> None:
@@ -189,9 +199,9 @@ class TraceNormRecovery:
     def _smooth(self, x: LowRankPoint) -> float:
         total = 0.0
         for start, stop in self.loss.blocks:
-            q, slope = self._block[: stop - start], self._slope[: stop - start]
+            q = self._block[: stop - start]
             np.matmul(x.left[start:stop], x.right.T, out=q)
-            total += self.loss(start, stop, q, slope)
+            total += self.loss.value(start, stop, q)
         if self.laplacian is not None:
             total += self._graph(x, self.laplacian @ x.left)
         return total
@@ -247,7 +257,8 @@ class _Linearisation:
 
 def _as_point(shrunk: ShrunkMatrix) -> LowRankPoint:
     values = shrunk.singular_values
-    return LowRankPoint(shrunk.left, shrunk.right, shrunk.trace_norm, float(values @ values))
+    square = float(values @ values)
+    return LowRankPoint(shrunk.left, shrunk.right, shrunk.trace_norm, square, shrunk.residual)
 
 
 def _inner(a: LowRankPoint, b: LowRankPoint) -> float:

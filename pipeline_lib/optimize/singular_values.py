@@ -38,11 +38,14 @@ class ShrunkMatrix:
         Columns orthonormal.
     singular_values : ndarray of shape (r,)
         s - tau > 0, descending.
+    residual : float
+        ||C - left @ right.T||_F.
     """
 
     left: Array
     right: Array
     singular_values: Array
+    residual: float
 
     @property
     def trace_norm(self) -> float:
@@ -65,38 +68,25 @@ def shrink_singular_values(C: Array, threshold: float) -> ShrunkMatrix:
     """
     if C.shape[0] < C.shape[1]:
         flipped = shrink_singular_values(C.T, threshold)
-        return _balance(flipped.right, flipped.left, flipped.singular_values)
+        values = flipped.singular_values
+        # The scale goes to the left factor.
+        left, right = flipped.right * values, flipped.left / values
+        return ShrunkMatrix(left, right, values, flipped.residual)
     gram = C.T @ C
-    top = float(np.sqrt(max(np.trace(gram), 0.0)))
-    if top <= threshold:
-        return _nothing(C)
-    if threshold < _GRAM_LIMIT * top:
+    square = max(float(np.trace(gram)), 0.0)
+    if threshold < _GRAM_LIMIT * np.sqrt(square):
         return _from_svd(C, threshold)
     squares, V = linalg.eigh(gram, subset_by_value=(threshold**2, np.inf), check_finite=False)
-    if squares.size == 0:
-        return _nothing(C)
-    return _assemble(C @ V[:, ::-1], V[:, ::-1], squares[::-1], threshold)
-
-
-def _assemble(W: Array, V: Array, squares: Array, threshold: float) -> ShrunkMatrix:
-    """Scale W = C V (columns orthogonal, squared norms given) to the shrunk singular values."""
+    squares, V = squares[::-1], np.ascontiguousarray(V[:, ::-1])
     values = np.sqrt(squares)
     shrunk = values - threshold
-    return ShrunkMatrix(W * (shrunk / values), np.ascontiguousarray(V), shrunk)
+    cut = max(square - float((squares - threshold**2).sum()), 0.0)
+    return ShrunkMatrix((C @ V) * (shrunk / values), V, shrunk, float(np.sqrt(cut)))
 
 
 def _from_svd(C: Array, threshold: float) -> ShrunkMatrix:
     U, s, Vt = linalg.svd(C, full_matrices=False, check_finite=False)
     kept = int(np.count_nonzero(s > threshold))
     shrunk = s[:kept] - threshold
-    return ShrunkMatrix(U[:, :kept] * shrunk, np.ascontiguousarray(Vt[:kept].T), shrunk)
-
-
-def _nothing(C: Array) -> ShrunkMatrix:
-    n, m = C.shape
-    return ShrunkMatrix(np.zeros((n, 0)), np.zeros((m, 0)), np.zeros(0))
-
-
-def _balance(left: Array, right: Array, values: Array) -> ShrunkMatrix:
-    """Give the scale to the left factor: left comes in orthonormal, right scaled by ``values``."""
-    return ShrunkMatrix(left * values, right / values, values)
+    cut = float(np.linalg.norm(np.minimum(s, threshold)))
+    return ShrunkMatrix(U[:, :kept] * shrunk, np.ascontiguousarray(Vt[:kept].T), shrunk, cut)

@@ -40,13 +40,13 @@ class SplittingStep:
         F(x).
     gap : float
         ||y - x||; (x - y) / t is a sum of subgradients of f, g and h, zero at an optimum.
-    gradient_norm : float
-        Norm of the subgradient of f.
+    subgradient_norm : float
+        Norm of the subgradient (b - x) / t of g.
     """
 
     objective: float
     gap: float
-    gradient_norm: float
+    subgradient_norm: float
 
 
 class SplittingProblem(Protocol[P]):
@@ -98,7 +98,7 @@ def minimize_by_splitting(
     -------
     CompositeResult
         F(x) may rise now and then; ``point`` and ``history["objective"]`` are those of the best x
-        so far. ``history["residual"]`` is ||x - y|| / t over the norm of the subgradient of f.
+        so far. ``history["residual"]`` is ||x - y|| / t over the norm of the subgradient of g.
 
     References
     ----------
@@ -122,7 +122,7 @@ def minimize_by_splitting(
         before = done.objective
         history["objective"].append(lowest)
         history["residual"].append(
-            done.gap / (step * done.gradient_norm) if done.gradient_norm > 0.0 else 0.0
+            done.gap / (step * done.subgradient_norm) if done.subgradient_norm > 0.0 else 0.0
         )
         history["step"].append(step)
         if monitor is not None:

@@ -70,5 +70,6 @@ def test_blocks_add_up_to_the_entries(name: str, m: int, monkeypatch: pytest.Mon
     (value, slope), (value0, slope0) = entry.observed(Q), entry.unobserved(Q)
     assert len(loss.blocks) == 4
     assert np.array_equal(Q, kept)
+    assert sum(loss.value(a, b, kept[a:b]) for a, b in loss.blocks) == pytest.approx(total)
     assert total == pytest.approx((weight * np.where(D > 0, value, value0)).sum())
     assert np.allclose(gradient, weight * np.where(D > 0, slope, slope0))

@@ -98,11 +98,12 @@ class SteepScalar:
         return self.b / (1.0 + self.weight * step)
 
     def reflect(self, x: float, step: float, relaxation: float) -> SplittingStep:
-        mirror = 2.0 * x - self.b - step
+        before = self.b
+        mirror = 2.0 * x - before - step
         y = 3.0 + float(prox_l1(np.array(mirror - 3.0), step))
         self.b += relaxation * (y - x)
         value = abs(x - 3.0) + 0.5 * self.weight * x * x + x
-        return SplittingStep(value, abs(y - x), abs(mirror - y) / step)
+        return SplittingStep(value, abs(y - x), abs(before - x) / step)
 
     def stretch(self, x: float, ratio: float) -> None:
         self.b = x + ratio * (self.b - x)

@@ -59,6 +59,7 @@ def test_shrunk_singular_values_are_those_of_the_decomposition(
     assert np.allclose(shrunk.left @ shrunk.right.T, (U * expected) @ Wt, atol=1e-9)
     assert np.allclose(shrunk.right.T @ shrunk.right, np.eye(shrunk.right.shape[1]))
     assert shrunk.trace_norm == pytest.approx(expected.sum())
+    assert shrunk.residual == pytest.approx(np.linalg.norm(s - expected), abs=1e-7)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
