@@ -27,6 +27,12 @@ METHODS = (
         test_grid={"n_neighbors": (5,), "lam": (1.0,)},
     ),
     _method(
+        "RAN-local-scale",
+        "locally_scaled:LocallyScaledAdaptiveNeighbors",
+        "RAN with each point's own gamma and a weight on the fidelity term.",
+        "a variant of " + _RAN,
+    ),
+    _method(
         "Euclidean",
         "euclidean:EuclideanRanking",
         "Orders by Euclidean distance to the query.",

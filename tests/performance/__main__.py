@@ -17,7 +17,11 @@ BENCHMARKS = {
     "metrics": ("metrics", "bench_metrics"),
     "kernels": ("kernel approximations", "bench_kernels"),
     "ltr": ("learning to rank", "bench_ltr"),
+    "formats": ("reading image and tag formats", "bench_formats"),
+    "retrieval": ("manifold ranking", "bench_retrieval"),
     "clustering": ("clustering by sparse coding", "bench_clustering"),
+    "completion": ("tag completion", "bench_completion"),
+    "annotation": ("image annotation", "bench_annotation"),
 }
 
 
