@@ -211,6 +211,7 @@ class WeightedLoss:
         self.entry = entry
         self.n, self.m = D.shape
         counts = np.diff(D.indptr).astype(np.float64)
+        self.mean_observed = max(float(counts.mean()), 1.0)
         self._indptr = D.indptr
         self._indices = D.indices.astype(np.int64)
         self._weight_observed = 1.0 / np.maximum(counts, 1.0)

@@ -26,8 +26,9 @@ Array = NDArray[np.float64]
 REGULARIZERS = ("trace", "l1", "frobenius")
 SOLVERS = ("splitting", "gradient")
 
-# First step of the splitting; residual balancing moves it where it is off.
-_SPLITTING_STEP = 6.0
+# First step of the splitting for each observed tag of an image (an observed entry weighs 1 / m*);
+# residual balancing moves it where it is off.
+_STEP_PER_TAG = 7.0
 # Under a strong graph term both solvers are bound to its curvature, and the splitting has lost its
 # advantage.
 _SHORTEST_SPLITTING_STEP = 0.5
@@ -188,7 +189,7 @@ class TCMR(TagCompleter, IterativeEstimator):
             problem.start_splitting(0.5)
             first = minimize_by_splitting(
                 problem,
-                step=_SPLITTING_STEP,
+                step=_STEP_PER_TAG * loss.mean_observed,
                 longest_step=problem.longest_step,
                 tol=self.tol,
                 max_iter=self.max_iter,
