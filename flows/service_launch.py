@@ -132,6 +132,8 @@ def stop(home: Home, service: Service) -> None:
     if service.name == "prefect":
         _stop_prefect(home, service)
         return
+    # Flow runs first, and asked once: a second signal from the worker would break off their farewell.
+    end(service.processes() - {service.pid}, seconds=_STOP_SECONDS)
     end(service.processes(), seconds=_STOP_SECONDS)
     # What a dying worker may still have started.
     end(service.processes(), seconds=1.0)

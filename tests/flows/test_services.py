@@ -258,10 +258,11 @@ def test_down_closes_a_run_in_progress(home: Home, folder: Path) -> None:
     long = TINY.replace('"tiny"', '"long"').replace('"RankSVM"', '"RankNystroem"')
     grid = "grid = { gamma = [1.0, 0.5, 0.25, 0.1, 0.05], C = [0.1, 1.0, 10.0, 100.0, 1000.0] }"
     long = long.replace("params = { C = 0.01 }", "params = { n_components = 1500 }\n" + grid)
+    long += '[problems.selection]\nmetric = "map"\n'
     (folder / "tiny.toml").write_text(long, encoding="utf-8")
     start(service_state.api_url(home), "on-demand", {"suite": str(folder / "tiny.toml")})
     (manifest,) = wait_for("the run", lambda: list(home.runs.glob("long-*/manifest.json")))
-    wait_for("its first fit", lambda: list((home.store / "tmp").glob("*")))
+    wait_for("its first artifacts", lambda: list(home.store.glob("features/*")))
     assert json.loads(manifest.read_text())["status"] == "running"
     services.down(home)
     body = json.loads(manifest.read_text())
