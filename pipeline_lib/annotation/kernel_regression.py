@@ -15,7 +15,9 @@ Why the landmark form is the Nystroem form: (3.6) replaces K by K_b [K_s]^+ K_b'
 to rank r. Put the same approximation in place of phi(x) (k(x, x_i) ~ k(x, z) [K_s]^+ K_b') and the
 factors K_s cancel as long as the kept directions of K_b span those of K_s: what remains is
 k(x, z) K_br^+ T, the form above, which is also what Algorithm 1 writes with r landmarks. With every
-training row a landmark (n_s = n) it is the full form exactly.
+training row a landmark (n_s = n) it is the full form exactly. For r < n_s the spans differ and so do
+the two: cutting K_s to rank r separately annotated worse on generated images (AP@5 25.8 against 30.7
+with r = 300, n_s = 5,000).
 """
 
 from __future__ import annotations
