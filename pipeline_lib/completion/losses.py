@@ -212,8 +212,6 @@ class WeightedLoss:
         self.n, self.m = D.shape
         counts = np.diff(D.indptr).astype(np.float64)
         self.mean_observed = max(float(counts.mean()), 1.0)
-        self._indptr = D.indptr
-        self._indices = D.indices.astype(np.int64)
         self._weight_observed = 1.0 / np.maximum(counts, 1.0)
         self._weight_unobserved = 1.0 / np.maximum(self.m - counts, 1.0)
         # An observed entry is set to zero while its row is summed as if unobserved; this is what
@@ -222,6 +220,17 @@ class WeightedLoss:
         rows = max(1, _BLOCK_ENTRIES // self.m)
         self.blocks = [(a, min(a + rows, self.n)) for a in range(0, self.n, rows)]
         self.block_rows = min(rows, self.n)
+        self._observed = {
+            start: self._observed_entries(D, start, stop) for start, stop in self.blocks
+        }
+
+    def _observed_entries(
+        self, D: sparse.csr_array, start: int, stop: int
+    ) -> tuple[NDArray[np.int64], Array]:
+        """Flat positions of the observed entries of a block, and their weights."""
+        rows = np.repeat(np.arange(stop - start), np.diff(D.indptr[start : stop + 1]))
+        columns = D.indices[D.indptr[start] : D.indptr[stop]]
+        return rows * self.m + columns, self._weight_observed[start:stop][rows]
 
     def __call__(self, start: int, stop: int, q: Array, slope: Array) -> float:
         """Value of rows ``start`` to ``stop``; their gradient is written to ``slope``.
@@ -229,7 +238,7 @@ class WeightedLoss:
         Parameters
         ----------
         start, stop : int
-            The rows.
+            The rows of one of ``blocks``.
         q : ndarray of shape (stop - start, m), C-contiguous
             The rows of Q; left as they are.
         slope : ndarray of shape (stop - start, m), C-contiguous
@@ -239,7 +248,7 @@ class WeightedLoss:
         -------
         float
         """
-        rows, flat = self._observed_entries(start, stop)
+        flat, weight = self._observed[start]
         q_flat, slope_flat = q.reshape(-1), slope.reshape(-1)
         q_observed = q_flat[flat]
         q_flat[flat] = 0.0
@@ -248,18 +257,16 @@ class WeightedLoss:
         unobserved = self._weight_unobserved[start:stop]
         slope *= unobserved[:, None]
         value, gradient = self.entry.observed(q_observed)
-        weight = self._weight_observed[start:stop][rows]
         slope_flat[flat] = weight * gradient
         return float(sums @ unobserved + value @ weight)
 
     def value(self, start: int, stop: int, q: Array) -> float:
         """Value of rows ``start`` to ``stop`` of Q alone; q is overwritten."""
-        rows, flat = self._observed_entries(start, stop)
+        flat, weight = self._observed[start]
         q_observed = q.reshape(-1)[flat]
         q.reshape(-1)[flat] = 0.0
         sums = self.entry.unobserved_sums(q) - self._at_zero[start:stop]
         value = self.entry.observed(q_observed)[0]
-        weight = self._weight_observed[start:stop][rows]
         return float(sums @ self._weight_unobserved[start:stop] + value @ weight)
 
     def proximal(self, start: int, stop: int, v: Array, step: float) -> Array:
@@ -268,7 +275,7 @@ class WeightedLoss:
         Parameters
         ----------
         start, stop : int
-            The rows.
+            The rows of one of ``blocks``.
         v : ndarray of shape (stop - start, m), C-contiguous
             Overwritten.
         step : float
@@ -284,21 +291,11 @@ class WeightedLoss:
         """
         if not isinstance(self.entry, SteepLoss):
             raise TypeError(f"{type(self.entry).__name__} has no proximal operator")
-        rows, flat = self._observed_entries(start, stop)
+        flat, weight = self._observed[start]
         v_observed = v.reshape(-1)[flat]
-        weight = step * self._weight_unobserved[start:stop, None]
-        q = self.entry.prox_unobserved(v, weight)
-        weight = step * self._weight_observed[start:stop][rows]
-        q.reshape(-1)[flat] = self.entry.prox_observed(v_observed, weight)
+        q = self.entry.prox_unobserved(v, step * self._weight_unobserved[start:stop, None])
+        q.reshape(-1)[flat] = self.entry.prox_observed(v_observed, step * weight)
         return q
-
-    def _observed_entries(
-        self, start: int, stop: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and flat positions of the observed entries of a block."""
-        first, last = self._indptr[start], self._indptr[stop]
-        rows = np.repeat(np.arange(stop - start), np.diff(self._indptr[start : stop + 1]))
-        return rows, rows * self.m + self._indices[first:last]
 
 
 def _row_sums_of_logs(positive: Array) -> Array:

@@ -28,7 +28,7 @@ SOLVERS = ("splitting", "gradient")
 
 # First step of the splitting for each observed tag of an image (an observed entry weighs 1 / m*);
 # residual balancing moves it where it is off.
-_STEP_PER_TAG = 7.0
+_STEP_PER_TAG = 5.0
 # Under a strong graph term both solvers are bound to its curvature, and the splitting has lost its
 # advantage.
 _SHORTEST_SPLITTING_STEP = 0.5

@@ -81,7 +81,8 @@ def shrink_singular_values(C: Array, threshold: float) -> ShrunkMatrix:
     values = np.sqrt(squares)
     shrunk = values - threshold
     cut = max(square - float((squares - threshold**2).sum()), 0.0)
-    return ShrunkMatrix((C @ V) * (shrunk / values), V, shrunk, float(np.sqrt(cut)))
+    left = C @ (V * (shrunk / values))
+    return ShrunkMatrix(left, V, shrunk, float(np.sqrt(cut)))
 
 
 def _from_svd(C: Array, threshold: float) -> ShrunkMatrix:

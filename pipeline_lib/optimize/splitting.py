@@ -28,6 +28,7 @@ _RELAXATION = 1.6
 _IMBALANCE = 2.0
 _FACTOR = 1.5
 _TUNED = 60
+_SETTLED = 0.1
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def minimize_by_splitting(
     longest_step : float, default=inf
         Bound on the step: .8 over the Lipschitz constant of grad h.
     tol : float, default=1e-7
-        Stop when two iterations in a row change F by at most ``tol * max(1, |F|)``.
+        Stop when two iterations in a row change F by at most ``tol * max(1, |F|)`` and their
+        residual is below .1.
     max_iter : int, default=1000
     monitor : callable, optional
         Called with the best x so far at every iteration.
@@ -117,13 +119,14 @@ def minimize_by_splitting(
         done = problem.reflect(x, step, _RELAXATION)
         if best is None or done.objective < lowest:
             best, lowest = x, done.objective
-        scale = max(1.0, abs(done.objective))
-        calm = calm + 1 if abs(before - done.objective) <= tol * scale else 0
+        reach = step * done.subgradient_norm
+        residual = done.gap / reach if reach > 0.0 else float(done.gap > 0.0)
+        still = abs(before - done.objective) <= tol * max(1.0, abs(done.objective))
+        # While b is still on its way x may not move at all: calm takes a small residual too.
+        calm = calm + 1 if still and residual <= _SETTLED else 0
         before = done.objective
         history["objective"].append(lowest)
-        history["residual"].append(
-            done.gap / (step * done.subgradient_norm) if done.subgradient_norm > 0.0 else 0.0
-        )
+        history["residual"].append(residual)
         history["step"].append(step)
         if monitor is not None:
             monitor(best)
