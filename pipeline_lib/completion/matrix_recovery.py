@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline_lib.completion.losses import WeightedLoss
+from pipeline_lib.completion.row_blocks import RowBlocks
 from pipeline_lib.optimize.proximal import prox_frobenius, prox_l1
 from pipeline_lib.optimize.proximal_gradient import ArrayProblem, ProximalStep
 from pipeline_lib.optimize.singular_values import ShrunkMatrix, shrink_singular_values
@@ -68,7 +69,7 @@ class TraceNormRecovery:
     -----
     It is a `CompositeProblem` (proximal gradient) and a `SplittingProblem` (splitting). Either way
     an iteration costs one or two passes of the loss over blocks of rows, n x m x rank products, and
-    one Gram matrix. One n x m buffer is held; everything else is n x rank or one block of rows.
+    one Gram matrix. One n x m buffer is held; everything else is n x rank or some blocks of rows.
     """
 
     def __init__(
@@ -79,8 +80,7 @@ class TraceNormRecovery:
         self.laplacian = laplacian if alpha > 0.0 else None
         self.graph_weight = alpha / loss.n
         self._buffer = np.empty((loss.n, loss.m))
-        self._block = np.empty((loss.block_rows, loss.m))
-        self._slope = np.empty((loss.block_rows, loss.m))
+        self._rows = RowBlocks(loss.blocks, loss.m)
         self._model: _Linearisation | None = None
 
     def start_splitting(self, value: float) -> None:
@@ -145,40 +145,43 @@ class TraceNormRecovery:
 
     def reflect(self, x: LowRankPoint, step: float, relaxation: float) -> SplittingStep:
         """Apply the proximal operator of the loss to the reflection of x, move the buffer."""
-        value = gap_square = 0.0
-        smoothed = None
+        value, smoothed = 0.0, None
         if self.laplacian is not None:
             smoothed = self.laplacian @ x.left
             value = self._graph(x, smoothed)
             smoothed *= 2.0 * self.graph_weight * step
-        for start, stop in self.loss.blocks:
-            q, slope = self._block[: stop - start], self._slope[: stop - start]
+
+        def move(start: int, stop: int, q: Array, scratch: Array) -> tuple[float, float]:
             target = self._buffer[start:stop]
-            np.matmul(x.left[start:stop], x.right.T, out=q)
-            mirror = np.subtract(q, target, out=slope)
+            mirror = np.subtract(q, target, out=scratch)
             mirror += q
             if smoothed is not None:
                 mirror -= smoothed[start:stop] @ x.right.T
             pulled = self.loss.proximal(start, stop, mirror, step)
             pulled -= q
-            gap_square += float(np.vdot(pulled, pulled))
+            gap_square = _square(pulled)
             pulled *= relaxation
             target += pulled
-            value += self.loss.value(start, stop, q)
+            return self.loss.value(start, stop, q), gap_square
+
+        loss_value, gap_square = self._rows.total(x.left, x.right, move)
         return SplittingStep(
-            objective=value + self.lam * x.trace_norm,
+            objective=value + loss_value + self.lam * x.trace_norm,
             gap=float(np.sqrt(gap_square)),
             subgradient_norm=x.residual / step,
         )
 
     def stretch(self, x: LowRankPoint, ratio: float) -> None:
         """Stretch the buffer about x."""
-        for start, stop in self.loss.blocks:
-            q, target = self._block[: stop - start], self._buffer[start:stop]
-            np.matmul(x.left[start:stop], x.right.T, out=q)
+
+        def move(start: int, stop: int, q: Array, scratch: Array) -> tuple[float, ...]:
+            target = self._buffer[start:stop]
             target -= q
             target *= ratio
             target += q
+            return ()
+
+        self._rows.total(x.left, x.right, move)
 
     def distance(self, x: LowRankPoint, previous: LowRankPoint) -> float:
         """Return ||x - previous||."""
@@ -192,19 +195,16 @@ class TraceNormRecovery:
     def write_out(self, x: LowRankPoint) -> Array:
         """Return Q as a dense matrix, in the buffer (the problem is done with)."""
         self._model = None
-        for start, stop in self.loss.blocks:
-            np.matmul(x.left[start:stop], x.right.T, out=self._buffer[start:stop])
-        return self._buffer
+        return np.matmul(x.left, x.right.T, out=self._buffer)
 
     def _smooth(self, x: LowRankPoint) -> float:
-        total = 0.0
-        for start, stop in self.loss.blocks:
-            q = self._block[: stop - start]
-            np.matmul(x.left[start:stop], x.right.T, out=q)
-            total += self.loss.value(start, stop, q)
+        def evaluate(start: int, stop: int, q: Array, scratch: Array) -> tuple[float, ...]:
+            return (self.loss.value(start, stop, q),)
+
+        (value,) = self._rows.total(x.left, x.right, evaluate)
         if self.laplacian is not None:
-            total += self._graph(x, self.laplacian @ x.left)
-        return total
+            value += self._graph(x, self.laplacian @ x.left)
+        return value
 
     def _graph(self, x: LowRankPoint, smoothed: Array) -> float:
         """(alpha / n) tr(Q' L Q) from L left."""
@@ -212,35 +212,36 @@ class TraceNormRecovery:
 
     def _linearise(self, z: LowRankPoint, step: float) -> _Linearisation:
         """Write z - step * gradient(z) to the buffer."""
-        value = gradient_square = target_square = 0.0
-        smoothed = None
+        value, smoothed = 0.0, None
         if self.laplacian is not None:
             smoothed = self.laplacian @ z.left
             value = self._graph(z, smoothed)
             smoothed *= 2.0 * self.graph_weight
-        for start, stop in self.loss.blocks:
-            q, slope = self._block[: stop - start], self._slope[: stop - start]
-            np.matmul(z.left[start:stop], z.right.T, out=q)
-            value += self.loss(start, stop, q, slope)
+
+        def descend(start: int, stop: int, q: Array, slope: Array) -> tuple[float, ...]:
+            loss_value = self.loss(start, stop, q, slope)
             if smoothed is not None:
                 slope += smoothed[start:stop] @ z.right.T
-            gradient_square += float(np.vdot(slope, slope))
+            gradient_square = _square(slope)
             slope *= -step
             target = np.add(q, slope, out=self._buffer[start:stop])
-            target_square += float(np.vdot(target, target))
-        return _Linearisation(z, step, value, gradient_square, target_square)
+            return loss_value, gradient_square, _square(target)
+
+        loss_value, *squares = self._rows.total(z.left, z.right, descend)
+        return _Linearisation(z, step, value + loss_value, *squares)
 
     def _rescale(self, model: _Linearisation, step: float) -> _Linearisation:
         """The same for another step, without evaluating the loss again."""
         z, share = model.point, step / model.step
-        target_square = 0.0
-        for start, stop in self.loss.blocks:
-            q, target = self._block[: stop - start], self._buffer[start:stop]
-            np.matmul(z.left[start:stop], z.right.T, out=q)
+
+        def descend(start: int, stop: int, q: Array, scratch: Array) -> tuple[float, ...]:
+            target = self._buffer[start:stop]
             q *= 1.0 - share
             target *= share
             target += q
-            target_square += float(np.vdot(target, target))
+            return (_square(target),)
+
+        (target_square,) = self._rows.total(z.left, z.right, descend)
         return _Linearisation(z, step, model.value, model.gradient_square, target_square)
 
 
@@ -253,6 +254,11 @@ class _Linearisation:
     value: float
     gradient_square: float
     target_square: float
+
+
+def _square(block: Array) -> float:
+    """Squared norm without BLAS, whose own threads would be in the way of ours on small blocks."""
+    return float(np.einsum("ij,ij->", block, block))
 
 
 def _as_point(shrunk: ShrunkMatrix) -> LowRankPoint:
