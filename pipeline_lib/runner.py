@@ -27,6 +27,7 @@ from pipeline_lib.progress import Counts, Progress, Silent
 from pipeline_lib.results import LAYOUT_VERSION, RunRecord
 from pipeline_lib.selection import Choice, choose, validation_table
 from pipeline_lib.specs import Parameters, PathSpec
+from pipeline_lib.store_care import using_store
 from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
 from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
 from pipeline_lib.tracking import Tracker, TrialLog
@@ -178,6 +179,11 @@ class Run:
         InputError
             If data are missing or wrong: nothing has been computed then.
         """
+        # A run names what it uses only at its end: until then nothing may be collected.
+        with using_store(self.home):
+            return self._execute()
+
+    def _execute(self) -> RunRecord:
         phases = suites.phases(self.suite)
         self._check_data()
         self.store.clean_temporary()

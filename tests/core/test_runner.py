@@ -20,6 +20,7 @@ from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.report.page import render, write_report
 from pipeline_lib.results import RESULT_COLUMNS, TRIAL_COLUMNS, RunRecord, load_run
 from pipeline_lib.runner import Run, run_suite
+from pipeline_lib.store_care import StoreBusyError, gc
 from pipeline_lib.suites import Suite, parse_suite
 
 SMALL = """
@@ -161,6 +162,22 @@ def test_a_run_is_read_back_by_id_prefix_and_latest(
         load_run(home, "small-")
     with pytest.raises(InputError, match="unknown run"):
         load_run(home, "smal-none")
+
+
+def test_nothing_is_collected_while_a_run_uses_the_store(tmp_path: Path) -> None:
+    home = resolve_home(tmp_path)
+    refused: list[bool] = []
+
+    class Collector(Notes):
+        def stage(self, name: str) -> None:
+            with pytest.raises(StoreBusyError):
+                gc(home)
+            refused.append(True)
+
+    with thread_executor(2) as executor:
+        Run(parse_suite(SMALL), home, executor, track=False, progress=Collector()).execute()
+    assert len(refused) >= 2
+    assert gc(home).removed == ()
 
 
 def test_no_run_yet(tmp_path: Path) -> None:
