@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.functions import as_rows
 
 Array = NDArray[np.float64]
-Tags = sparse.csr_array
+Tags: TypeAlias = sparse.csr_array
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 
