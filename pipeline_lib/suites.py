@@ -111,6 +111,13 @@ class Suite(StrictModel):
     seed: int = Field(default=0, ge=0)
     problems: list[Problem] = Field(min_length=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _titled(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "title" not in values:
+            return {**values, "title": values.get("name", "")}
+        return values
+
 
 @dataclass(frozen=True)
 class PlannedPath:
