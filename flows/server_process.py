@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 GRACE_SECONDS = 10.0
 _PORTS = (4200, 0)
+_BACKLOG = 2048
 
 
 def main() -> None:
@@ -47,13 +48,18 @@ def main() -> None:
 
 
 def _listen(folder: Path) -> socket.socket:
-    """Bind a loopback port: the one of last time if it is free, so that bookmarks keep working."""
+    """Take a loopback port: the one of last time if it is free, so that bookmarks keep working.
+
+    It listens at once: two processes may both bind a port that nobody listens on yet, and the one that
+    comes second would take the answers of the other's server for its own.
+    """
     last = _last_port(folder)
     for port in (*((last,) if last else ()), *_PORTS):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
         except OSError:
             listener.close()
             continue

@@ -26,6 +26,7 @@ from flows import service_state, services
 from flows.checkout import locate
 from flows.processes import identity, marked
 from flows.server import PrefectServer
+from flows.server_process import _listen
 from flows.service_launch import POOL
 from flows.services_cli import services_app
 from pipeline_lib.errors import InputError
@@ -314,3 +315,12 @@ def test_command_line(tmp_path: Path) -> None:
     )
     refused = runner.invoke(services_app, ["deploy", "--home", str(tmp_path)])
     assert isinstance(refused.exception, InputError)
+
+
+def test_two_servers_that_start_at_once_take_two_ports(tmp_path: Path) -> None:
+    first, second = _listen(tmp_path), _listen(tmp_path)
+    try:
+        assert first.getsockname()[1] != second.getsockname()[1]
+    finally:
+        first.close()
+        second.close()
