@@ -7,6 +7,7 @@ seconds cannot.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 
@@ -31,6 +32,10 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
+    # Processor times are compared, and BLAS threads that wait for each other would count as work: one
+    # thread for both sides, set before numpy is imported, and inherited by processes that are started.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
     for name in names or BENCHMARKS:
         title, module = BENCHMARKS[name]
         started = time.perf_counter()
