@@ -45,6 +45,9 @@ def _table(title: str, part: pl.DataFrame) -> Table:
     ] or metric_columns(
         part.drop(c for c in part.columns if part[c].null_count() == len(part)), RESULT_COLUMNS
     )
+    headline = part["headline"][0]
+    if headline not in metrics and headline in part.columns:
+        metrics = [headline, *metrics]
     metrics = metrics[:_MOST_COLUMNS]
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     table.add_column("method")

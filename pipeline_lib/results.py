@@ -9,6 +9,7 @@ Layout of ``<home>/runs/<run id>/`` (version 1):
 ``trials.parquet``     one row a trial: `TRIAL_COLUMNS`, then ``vali_<metric>`` columns
 ``history.parquet``    objective history of the chosen trials
 ``per_item/*.parquet`` one file a problem: the values that the means are made of
+``pictures/*.parquet`` one file a problem that keeps something to be drawn
 ``report.html``        the report
 ``errors.log``         tracebacks of failed trials, when there are any
 =====================  ============================================================================
@@ -89,7 +90,7 @@ class RunRecord:
     status : str
         ``running``, ``finished``, ``failed`` (some trials failed) or ``interrupted``.
     results, trials, history : DataFrame
-    per_item : dict of DataFrame
+    per_item, pictures : dict of DataFrame
         By problem title.
     manifest : dict
     """
@@ -102,6 +103,7 @@ class RunRecord:
     trials: pl.DataFrame = field(default_factory=pl.DataFrame)
     history: pl.DataFrame = field(default_factory=pl.DataFrame)
     per_item: dict[str, pl.DataFrame] = field(default_factory=dict)
+    pictures: dict[str, pl.DataFrame] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -114,8 +116,9 @@ class RunRecord:
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in ("results", "trials", "history"):
             _write_parquet(self.folder / f"{name}.parquet", getattr(self, name))
-        for title, frame in self.per_item.items():
-            _write_parquet(self.folder / "per_item" / f"{title}.parquet", frame)
+        for folder in ("per_item", "pictures"):
+            for title, frame in getattr(self, folder).items():
+                _write_parquet(self.folder / folder / f"{title}.parquet", frame)
 
     def save_manifest(self) -> None:
         """Write the manifest."""
@@ -145,8 +148,9 @@ def load_run(home: Home, reference: str) -> RunRecord:
         path = folder / f"{name}.parquet"
         if path.is_file():
             setattr(record, name, pl.read_parquet(path))
-    for path in sorted((folder / "per_item").glob("*.parquet")):
-        record.per_item[path.stem] = pl.read_parquet(path)
+    for name in ("per_item", "pictures"):
+        for path in sorted((folder / name).glob("*.parquet")):
+            getattr(record, name)[path.stem] = pl.read_parquet(path)
     return record
 
 

@@ -51,11 +51,15 @@ def summarise(record: RunRecord, rows: Iterable[RowOutcome], store: ArtifactStor
     }
     ordered = sorted(rows, key=lambda row: position[row.problem, row.entry.row])
     per_item: dict[str, list[pl.DataFrame]] = {}
+    pictures: dict[str, list[pl.DataFrame]] = {}
     results, trials, history = [], [], []
     for row in ordered:
         title = record.suite.problems[row.problem].title
         trials.extend(_trials(record, row, store))
         history.extend(_history(record, row, store))
+        drawn = _pictures(row, store)
+        if drawn:
+            pictures.setdefault(title, []).extend(drawn)
         values = _per_item(row, store)
         if values:
             per_item.setdefault(title, []).extend(values)
@@ -66,6 +70,7 @@ def summarise(record: RunRecord, rows: Iterable[RowOutcome], store: ArtifactStor
     record.per_item = {
         title: pl.concat(frames, how="diagonal_relaxed") for title, frames in per_item.items()
     }
+    record.pictures = {title: pl.concat(frames) for title, frames in pictures.items()}
 
 
 def metric_columns(frame: pl.DataFrame, known: Sequence[str]) -> list[str]:
@@ -93,6 +98,23 @@ def _per_item(row: RowOutcome, store: ArtifactStore) -> list[pl.DataFrame]:
                     pl.lit(spec.repetition, pl.Int64).alias("repetition"),
                     pl.col(item).cast(pl.String).alias(item),
                     pl.all().exclude(item),
+                )
+            )
+    return frames
+
+
+def _pictures(row: RowOutcome, store: ArtifactStore) -> list[pl.DataFrame]:
+    """What the evaluations keep to be drawn."""
+    frames = []
+    for evaluated in row.evaluated:
+        spec, artifact = row.specs[evaluated.path], store.open(evaluated.evaluation)
+        if "picture" in artifact.tables():
+            frames.append(
+                artifact.table("picture").select(
+                    pl.lit(row.entry.row).alias("label"),
+                    pl.lit(spec.split).alias("split"),
+                    pl.lit(spec.repetition, pl.Int64).alias("repetition"),
+                    pl.all(),
                 )
             )
     return frames

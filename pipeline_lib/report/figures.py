@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#8C6D1F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -33,14 +33,14 @@ _STYLE: dict[Any, Any] = {
 
 def figure(width: float = 7.0, height: float = 3.6) -> Figure:
     """Make an empty figure (inches) in the common style; no global state of matplotlib is touched."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         return Figure(figsize=(width, height), layout="constrained")
 
 
 def to_svg(drawn: Figure) -> str:
     """Render a figure as an SVG element without XML declaration."""
     buffer = io.StringIO()
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
@@ -58,7 +58,7 @@ def lines(
     bands: dict[str, tuple[ArrayLike, ArrayLike]] | None = None,
 ) -> str:
     """Draw one curve per series over common points."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawn = figure()
         axes = drawn.add_subplot()
         for i, (label, values) in enumerate(series.items()):
@@ -81,7 +81,7 @@ def lines(
 
 def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, log: bool = False) -> str:
     """Draw horizontal bars with their values written beside them."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawn = figure(7.0, 0.5 + 0.3 * len(labels))
         axes = drawn.add_subplot()
         positions = np.arange(len(labels))[::-1]
@@ -115,7 +115,7 @@ def surface(
 ) -> str:
     """Draw a grid of values as a heat map; ``chosen`` (row, column) is framed."""
     grid = np.asarray(values, dtype=float)
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
         drawn = figure(1.6 + 0.44 * len(columns), 1.3 + 0.26 * len(rows))
         axes = drawn.add_subplot()
         image = axes.imshow(grid, aspect="auto", cmap="viridis", origin="lower")

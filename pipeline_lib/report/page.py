@@ -76,6 +76,7 @@ def problem_view(record: RunRecord, title: str) -> ProblemView:
         per_item=record.per_item.get(title, pl.DataFrame()),
         published=numbers,
         data=data,
+        pictures=record.pictures.get(title, pl.DataFrame()),
     )
 
 

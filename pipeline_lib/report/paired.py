@@ -16,16 +16,43 @@ _NOTE = (
 )
 
 
-def item_means(view: ProblemView, metric: str, definition: str) -> dict[str, pl.DataFrame]:
-    """Values per item of each row, repetitions averaged; items of different splits are different."""
+def item_means(
+    view: ProblemView, metric: str, definition: str, *, per_draw: bool = False
+) -> dict[str, pl.DataFrame]:
+    """Values per item of each row, repetitions averaged; items of different splits are different.
+
+    With `per_draw` a repetition is one item, and its items are averaged: where each repetition draws
+    a database of its own, the results of one draw depend on each other.
+    """
     own = view.per_item.filter(pl.col("definition") == definition)
-    item = own.columns[own.columns.index("repetition") + 1]
+    item = own.columns[own.columns.index("repetition") + (0 if per_draw else 1)]
     return {
         str(label): part.group_by("split", item, maintain_order=True)
         .agg(pl.col(metric).mean())
         .select(pl.concat_str(["split", item], separator=" ").alias(item), metric)
         for (label,), part in own.group_by("label", maintain_order=True)
     }
+
+
+def paired_table(
+    view: ProblemView,
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    rows: Sequence[str] | None = None,
+    per_draw: bool = False,
+) -> pl.DataFrame:
+    """Comparison of each row with the baseline (`compare_many`), empty when there is only one row.
+
+    Parameters as those of `paired_section`.
+    """
+    chosen = metric or view.problem.headline
+    means = item_means(view, chosen, str(view.results["definition"][0]), per_draw=per_draw)
+    if rows is not None:
+        means = {label: means[label] for label in rows if label in means}
+    if len(means) < 2:
+        return pl.DataFrame()
+    return compare_many(means, chosen, baseline=baseline or next(iter(means)))
 
 
 def paired_section(
@@ -35,6 +62,7 @@ def paired_section(
     metric: str | None = None,
     items: str = "items",
     rows: Sequence[str] | None = None,
+    per_draw: bool = False,
 ) -> list[Section]:
     """Make the section of paired tests against a baseline.
 
@@ -49,21 +77,18 @@ def paired_section(
         What the values belong to, in the plural.
     rows : sequence of str, optional
         Rows to compare; all by default.
+    per_draw : bool
+        See `item_means`.
 
     Returns
     -------
     list of Section
         Empty when there is only one row.
     """
-    chosen = metric or view.problem.headline
-    definition = str(view.results["definition"][0])
-    means = item_means(view, chosen, definition)
-    if rows is not None:
-        means = {label: means[label] for label in rows if label in means}
-    if len(means) < 2:
+    table = paired_table(view, baseline=baseline, metric=metric, rows=rows, per_draw=per_draw)
+    if not len(table):
         return []
-    against = baseline or next(iter(means))
-    table = compare_many(means, chosen, baseline=against)
+    chosen, against = metric or view.problem.headline, str(table["baseline"][0])
     shown = [
         {
             **row,

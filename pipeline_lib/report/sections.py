@@ -33,6 +33,8 @@ class ProblemView:
         Published numbers, empty when there are none.
     data : mapping
         What was found in each part of the dataset.
+    pictures : DataFrame
+        What the evaluations kept to be drawn, empty when nothing.
     """
 
     problem: Problem
@@ -42,6 +44,7 @@ class ProblemView:
     per_item: pl.DataFrame
     published: pl.DataFrame
     data: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    pictures: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def definition(self, name: str) -> pl.DataFrame:
         """Results under one metric definition."""

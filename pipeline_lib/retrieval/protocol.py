@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,7 @@ from pipeline_lib.artifacts import Artifact, ArtifactWriter
 from pipeline_lib.datasets.catalogue import dataset_spec
 from pipeline_lib.datasets.transformations import rows_per_class
 from pipeline_lib.errors import InputError
+from pipeline_lib.graphs.approximate import approximate_neighbors
 from pipeline_lib.graphs.neighbors import NeighborGraph, nearest_neighbors
 from pipeline_lib.metrics.result import MetricResult
 from pipeline_lib.metrics.retrieval import retrieval_metrics
@@ -58,6 +60,12 @@ class Retrieval(ProblemKind):
             Number of queries, drawn by seed; every image by default.
         neighbors : int
             Columns of the neighbour graph that all methods share.
+        search : {"exact", "approximate"}
+            How that graph is found; ``approximate`` needs the extra ``ann``, reports its recall, and
+            serves methods that need no certificate of exactness (RAN with ``local = true``).
+        pictures : list of int
+            Rows of two-dimensional data whose ranking is kept and drawn, whether they are among
+            the queries or not.
         """
 
         protocol: Literal["fixed", "tuned"] = "fixed"
@@ -67,6 +75,8 @@ class Retrieval(ProblemKind):
         rows_per_class: int | None = Field(default=None, ge=1)
         queries: int | None = Field(default=None, ge=2)
         neighbors: int = Field(default=40, ge=1)
+        search: Literal["exact", "approximate"] = "exact"
+        pictures: list[Annotated[int, Field(ge=0)]] = []
 
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split is a part with features and class labels."""
@@ -98,10 +108,19 @@ class Retrieval(ProblemKind):
             FeatureStep(
                 name="neighbours",
                 function="pipeline_lib.retrieval.protocol:make_neighbors",
-                params={"neighbors": options["neighbors"]},
+                params=self._search(spec),
                 roles=("all",),
             ),
         ]
+
+    def _search(self, spec: PathSpec) -> Parameters:
+        params: Parameters = {
+            "neighbors": spec.options["neighbors"],
+            "search": spec.options["search"],
+        }
+        if params["search"] == "approximate":
+            params["seed"] = spec.data_seed("recall")
+        return params
 
     def fit(
         self, spec: PathSpec, data: Data, features: Sequence[Artifact], out: ArtifactWriter
@@ -115,6 +134,7 @@ class Retrieval(ProblemKind):
                     record.seconds = ranked.fit_seconds
                     record.validation, _, _ = ranked.measure(_queries(spec, ranked.y)[0])
                     record.converged = getattr(ranked.model, "converged_", None)
+                    record.n_iter = getattr(ranked.model, "n_iter_", None)
         log.write(out)
 
     def evaluate(
@@ -131,6 +151,8 @@ class Retrieval(ProblemKind):
         queries = _queries(spec, ranked.y)[1]
         result, seconds, top = ranked.measure(queries)
         write_evaluation(out, {"default": result}, seconds=seconds, predictions=top)
+        if spec.options["pictures"]:
+            out.table("picture", ranked.picture(spec.options["pictures"]))
         out.record(seconds_per_query=seconds / len(queries), fit_seconds=ranked.fit_seconds)
 
 
@@ -141,12 +163,18 @@ class _Ranked:
         points, graph = features
         self.options = spec.options
         self.y = points.array("y")
-        X = points.array("X")
-        neighbors = NeighborGraph(graph.array("indices"), graph.array("sq_distances"))
+        self.rows = points.array("rows")  # places in the dataset, by which images are named
+        self.X = points.array("X")
+        self.recall = float(graph.array("recall")[0])
+        neighbors = NeighborGraph(
+            graph.array("indices"),
+            graph.array("sq_distances"),
+            exact=spec.options["search"] == "exact",
+        )
         method = registry.method(spec.method, "retrieval")
         params = {**method.defaults, **spec.params, **spec.settings[index]}
         started = time.perf_counter()
-        self.model = method.load()(**params).fit(X, neighbors=neighbors)
+        self.model = method.load()(**params).fit(self.X, neighbors=neighbors)
         self.fit_seconds = time.perf_counter() - started
 
     def measure(self, queries: NDArray[np.int64]) -> tuple[MetricResult, float, pl.DataFrame]:
@@ -167,20 +195,55 @@ class _Ranked:
                 self.options["cutoffs"],
                 count_query=self.options["count_query"],
             )
-            per_item.append(part.per_item)
+            own = part.per_item.with_columns(pl.Series("query", self.rows[block]))
+            unreached = getattr(self.model, "unreached_", None)
+            if unreached is not None:
+                own = own.with_columns(pl.Series("unreached", unreached, dtype=pl.Float64))
+            per_item.append(own)
             top.append(
                 pl.DataFrame(
                     {
-                        "query": np.repeat(block, depth),
+                        "query": np.repeat(self.rows[block], depth),
                         "place": np.tile(np.arange(depth), len(block)),
-                        "image": order[:, :depth].ravel(),
+                        "image": self.rows[order[:, :depth].ravel()],
                     }
                 )
             )
         items = pl.concat(per_item)
-        names = [name for name in items.columns if name != "query"]
-        means = {name: _mean(items[name]) for name in names}
+        means = {name: _mean(items[name]) for name in items.columns if name != "query"}
+        if self.options["search"] == "approximate":
+            means["neighbor_recall"] = self.recall
         return MetricResult(items, means), seconds, pl.concat(top)
+
+    def picture(self, queries: Sequence[int]) -> pl.DataFrame:
+        """Every point with its score and place, for each of some queries.
+
+        Raises
+        ------
+        InputError
+            If the data are not in the plane.
+        """
+        if self.X.shape[1] != 2:
+            raise InputError(
+                f"the points have {self.X.shape[1]} features",
+                expected="2 for a picture",
+                remedy="leave the option pictures out",
+            )
+        n = len(self.X)
+        scores, order = self.model.rank(queries), self.model.order(queries)
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(n)[None], axis=1)
+        return pl.DataFrame(
+            {
+                "query": np.repeat(self.rows[np.asarray(queries)], n),
+                "image": np.tile(self.rows, len(queries)),
+                "x0": np.tile(self.X[:, 0], len(queries)),
+                "x1": np.tile(self.X[:, 1], len(queries)),
+                "class": np.tile(self.y, len(queries)),
+                "score": scores.ravel(),
+                "place": place.ravel(),
+            }
+        )
 
 
 def make_points(
@@ -188,20 +251,34 @@ def make_points(
 ) -> Mapping[str, NDArray[Any]]:
     """Draw and scale the points of the database."""
     dataset = data["all"]
+    rows = np.arange(len(dataset))
     if params["rows_per_class"] is not None:
-        dataset = rows_per_class(dataset, count=params["rows_per_class"], seed=params["seed"])
+        numbered = replace(dataset, ids=rows)
+        dataset = rows_per_class(numbered, count=params["rows_per_class"], seed=params["seed"])
+        assert dataset.ids is not None
+        rows = dataset.ids
     X, y = dataset.labelled()
-    return {"X": scaled(np.asarray(X, dtype=np.float64), params["scale"]), "y": y}
+    points = scaled(np.asarray(X, dtype=np.float64), params["scale"])
+    return {"X": points, "y": y, "rows": rows}
 
 
 def make_neighbors(
     params: Parameters, data: Data, previous: Artifact | None
 ) -> Mapping[str, NDArray[Any]]:
-    """Find the nearest neighbours of every point."""
+    """Find the nearest neighbours of every point; ``recall`` is 1 for the exact search."""
     assert previous is not None
     X = previous.array("X")
-    graph = nearest_neighbors(X, min(params["neighbors"], len(X) - 1))
-    return {"indices": graph.indices, "sq_distances": graph.sq_distances}
+    k, recall = min(params["neighbors"], len(X) - 1), 1.0
+    if params["search"] == "approximate":
+        found = approximate_neighbors(X, k, random_state=params["seed"])
+        graph, recall = found.graph, found.recall
+    else:
+        graph = nearest_neighbors(X, k)
+    return {
+        "indices": graph.indices,
+        "sq_distances": graph.sq_distances,
+        "recall": np.array([recall]),
+    }
 
 
 def scaled(X: NDArray[np.float64], how: str) -> NDArray[np.float64]:
