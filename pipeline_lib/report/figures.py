@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 # Colours that stay apart for colour-blind readers (Okabe and Ito 2008), with markers beside them.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#8C6D1F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_DASHES = ("-", "--", ":")  # for more series than colours
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -57,14 +58,25 @@ def lines(
     log_y: bool = False,
     bands: dict[str, tuple[ArrayLike, ArrayLike]] | None = None,
 ) -> str:
-    """Draw one curve per series over common points."""
+    """Draw one curve per series over common points; a curve passes over values that are not finite."""
     with matplotlib.rc_context(STYLE):
         drawn = figure()
         axes = drawn.add_subplot()
         for i, (label, values) in enumerate(series.items()):
             colour = PALETTE[i % len(PALETTE)]
             marker = MARKERS[i % len(MARKERS)]
-            axes.plot(x, values, color=colour, marker=marker, markersize=4, lw=1.4, label=label)
+            dash = _DASHES[i // len(PALETTE) % len(_DASHES)]
+            known = np.isfinite(np.asarray(values, dtype=float))
+            axes.plot(
+                np.asarray(x)[known],
+                np.asarray(values)[known],
+                dash,
+                color=colour,
+                marker=marker,
+                markersize=4,
+                lw=1.4,
+                label=label,
+            )
             if bands and label in bands:
                 low, high = bands[label]
                 axes.fill_between(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Mapping, Sequence
 
@@ -24,6 +25,7 @@ _PAPER_BASELINES = (
 )
 _CLAIM = "The paper claims that RAN is best in every column of its table."
 _LEVEL = 0.05
+_MOST_CHOICES = 3
 
 
 def sections(view: ProblemView) -> list[Section]:
@@ -33,7 +35,8 @@ def sections(view: ProblemView) -> list[Section]:
     per_draw = _drawn_anew(view)
     items = "draws of the database" if per_draw else "queries"
     made += paired_section(view, baseline=baseline, items=items, per_draw=per_draw)
-    made += [*_precision_curves(view), *_neighbor_curves(view), *_unreached(view), _time(view)]
+    made += [*_choices(view), *_precision_curves(view), *_neighbor_curves(view)]
+    made += [*_unreached(view), _time(view)]
     return made
 
 
@@ -98,18 +101,23 @@ def _verdict(view: ProblemView) -> list[Section]:
     rivals = tests.filter(pl.col("method").is_in(of_paper))
     others = tests.filter(~pl.col("method").is_in(of_paper))
     own = 100 * float(view.results.filter(pl.col("label") == _PAPER_METHOD)["value"][0])
-    headline = view.problem.headline.replace("_", " ")
     said = [_CLAIM]
     if len(rivals):
         said.append(_judgement(rivals))
-        said.append(f"By {headline}, RAN has {own:.2f}; the paper's baselines: {_placed(rivals)}.")
+        said.append(f"By {_title(view.problem.headline)}, RAN has {own:.2f}.")
+        said.append(f"The paper's baselines – {_placed(rivals)}.")
     if len(others):
-        said.append(f"Rows beyond the paper: {_placed(others)}.")
+        said.append(f"Rows beyond the paper – {_placed(others)}.")
     note = (
         f"Better and worse: Holm-corrected paired randomisation test at {100 * _LEVEL:.0f} %, the "
         "table below."
     )
     return [Section("Verdict", f"<p>{' '.join(said)}</p>", note)]
+
+
+def _title(metric: str) -> str:
+    """Name of a metric for people: ``P@15``, ``R@15``, ``MAP``."""
+    return metric.replace("recall_at_", "R@").replace("p_at_", "P@").replace("map", "MAP")
 
 
 def _judgement(rivals: pl.DataFrame) -> str:
@@ -134,11 +142,39 @@ def _placed(tests: pl.DataFrame) -> str:
         rows = tests.filter(condition).sort("mean_a", descending=True)
         if len(rows):
             listed = ", ".join(
-                f"{label} ({100 * mean:.2f})"
+                f"{html.escape(label)} ({100 * mean:.2f})"
                 for label, mean in rows.select("method", "mean_a").iter_rows()
             )
             parts.append(f"{name}: {listed}")
     return "; ".join(parts)
+
+
+def _choices(view: ProblemView) -> list[Section]:
+    """The settings that draws chose for themselves, and how often."""
+    if not _drawn_anew(view) or view.problem.selection is None:
+        return []
+    if view.problem.selection.scope != "split":
+        return []
+    chosen = view.trials.filter(pl.col("selected"))
+    rows = []
+    for (label,), part in chosen.group_by("label", maintain_order=True):
+        counts = part["params"].value_counts(sort=True, name="draws").head(_MOST_CHOICES)
+        settings = [json.loads(text) for text in part["params"].unique()]
+        varied = [k for k in settings[0] if len({str(s.get(k)) for s in settings}) > 1]
+        said = [
+            ", ".join(f"{k} = {json.loads(text)[k]}" for k in varied) + f" ({draws})"
+            for text, draws in counts.iter_rows()
+        ]
+        if varied:
+            rows.append({"label": label, "settings": "; ".join(said), "different": len(settings)})
+    if not rows:
+        return []
+    columns = [
+        Column("label", "method"),
+        Column("different", "different settings", 0),
+        Column("settings", f"the {_MOST_CHOICES} most frequent (draws)"),
+    ]
+    return [Section("What the draws chose", html_table(rows, columns))]
 
 
 def _precision_curves(view: ProblemView) -> list[Section]:
@@ -169,7 +205,7 @@ def _neighbor_curves(view: ProblemView) -> list[Section]:
     series: Mapping[str, Sequence[float]] = {
         label: [100 * curve.get(k, np.nan) for k in ks] for label, curve in curves.items()
     }
-    name = selection.metric.replace("_", " ")
+    name = _title(selection.metric)
     drawn = lines(ks, series, xlabel="neighbours k", ylabel=f"validation {name}, %")
     best = ", ".join(f"{label} at {max(c, key=lambda k: c[k]):g}" for label, c in curves.items())
     note = (
@@ -209,7 +245,10 @@ def _unreached(view: ProblemView) -> list[Section]:
         Column("most", "most", 0),
         Column("share", "% of queries with any", 1),
     ]
-    note = "Points that no path of the graph leads to from the query. They rank last, by Euclidean distance."
+    note = (
+        "Points with score 0: no path of the graph, or none within the method's steps, leads to them "
+        "from the query. They rank last, by Euclidean distance."
+    )
     return [Section("Unreached points", html_table(counted.to_dicts(), columns), note)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import matplotlib
@@ -44,7 +45,7 @@ def pictures(view: ProblemView) -> list[Section]:
         "distance). Rings without filling: points that were not reached. Colours: the shapes, which no "
         "method knows."
     )
-    text = "".join(f"<p>{sentence}</p>" for sentence in said)
+    text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
     return [Section("Scores from single queries", text + "".join(figures), note)]
 
 
