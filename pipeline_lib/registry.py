@@ -124,17 +124,17 @@ class MethodSpec:
         return None if self.feature_map is None else load_object(self.feature_map)
 
     def parameters(self) -> dict[str, Parameter]:
-        """Typed parameters with their defaults, from the estimator's constructor."""
-        cls = self.load()
-        constructor = typing.cast(Callable[..., Any], cls.__init__)
-        hints = typing.get_type_hints(constructor)
-        found = {}
-        for name, parameter in inspect.signature(cls).parameters.items():
-            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                continue
-            required = parameter.default is inspect.Parameter.empty
-            default = None if required else parameter.default
-            found[name] = Parameter(name, hints.get(name, Any), default, required)
+        """Typed parameters with their defaults, from the estimator's constructor.
+
+        Parameters of the feature map that the estimator does not have itself, because it takes a
+        whole map, come from the map's constructor.
+        """
+        found = _constructor_parameters(self.load())
+        if set(self.map_parameters) - set(found):
+            of_map = _constructor_parameters(self.load_feature_map())
+            found |= {
+                n: p for n, p in of_map.items() if n in self.map_parameters and n not in found
+            }
         return found
 
     def check(self, params: Mapping[str, Any], *, path: Any = None) -> None:
@@ -185,6 +185,19 @@ class MethodSpec:
         if self.applies is not None and problem is not None:
             return self.applies(problem)
         return None
+
+
+def _constructor_parameters(cls: Any) -> dict[str, Parameter]:
+    constructor = typing.cast(Callable[..., Any], cls.__init__)
+    hints = typing.get_type_hints(constructor)
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        required = parameter.default is inspect.Parameter.empty
+        default = None if required else parameter.default
+        found[name] = Parameter(name, hints.get(name, Any), default, required)
+    return found
 
 
 def load_object(target: str) -> Any:

@@ -307,7 +307,10 @@ def expand(
     """
     problem = suite.problems[index]
     method = registry.method(entry.name, problem.kind)
-    fixed = {**(winner or {}), **method.plain(entry.params)}
+    # A row of another method takes over what it has as well: gamma and C, not the number of landmarks.
+    known = method.parameters()
+    taken = {name: value for name, value in (winner or {}).items() if name in known}
+    fixed = {**taken, **method.plain(entry.params)}
     on_map = [name for name in entry.grid if name in method.map_parameters]
     walked = [name for name in entry.grid if name not in method.map_parameters]
     maps = [

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.feature_map import FeatureMap
-from pipeline_lib.kernels.functions import Array, as_rows, check_kernel
+from pipeline_lib.kernels.functions import Array, as_rows, check_kernel, kernel_matrix
 from pipeline_lib.seeds import RandomState, as_generator
 
 # Sampling intervals that Vedaldi and Zisserman found to minimise the error for 1, 2, 3 steps.
@@ -71,6 +71,10 @@ class AdditiveChi2Map(FeatureMap):
         self.n_features_in_ = rows.shape[1]
         self.n_features_out_ = rows.shape[1] * (2 * self.n_steps + 1)
         return self
+
+    def exact_kernel(self, X: ArrayLike) -> Array:
+        """The kernel matrix (n, n) of rows ``X`` (n, d), which the map approximates."""
+        return kernel_matrix(X, None, "additive_chi2")
 
     def _row_transformer(self) -> Callable[[Array], Array]:
         return self._transform_rows
@@ -140,6 +144,10 @@ class SkewedChi2Features(FeatureMap):
         self.n_features_in_ = d
         self.n_features_out_ = m
         return self
+
+    def exact_kernel(self, X: ArrayLike) -> Array:
+        """The kernel matrix (n, n) of rows ``X`` (n, d), which the map approximates."""
+        return kernel_matrix(X, None, "skewed_chi2", coef0=self.skewness)
 
     def _row_transformer(self) -> Callable[[Array], Array]:
         return self._transform_rows

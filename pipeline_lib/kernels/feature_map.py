@@ -17,6 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.functions import DEFAULT_BLOCK_BYTES, Array, as_rows, row_blocks
+from pipeline_lib.kernels.sampling import sample_rows
+
+_ERROR_ROWS = 1_000
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):
@@ -42,6 +45,24 @@ class FeatureMap(TransformerMixin, BaseEstimator):
     def _row_transformer(self) -> Callable[[Array], Array]:
         """The map as a function of checked rows; what does not depend on them is computed here."""
         raise NotImplementedError
+
+    def exact_kernel(self, X: ArrayLike) -> Array:
+        """The kernel matrix (n, n) of rows ``X`` (n, d), which the map approximates."""
+        raise NotImplementedError
+
+    def approximation_error(self, X: ArrayLike, *, n_rows: int = _ERROR_ROWS) -> float:
+        """Relative error ||K - Z Z'||_F / ||K||_F of the map on a sample of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        n_rows : int, default 1000
+            Rows of the sample; which ones depends on the rows alone, so maps can be compared.
+        """
+        rows = as_rows(X, n_features=self.n_features_in_)
+        sample = rows[sample_rows(rows, n_rows, np.random.default_rng(0))]
+        K, Z = self.exact_kernel(sample), self.transform(sample)
+        return float(np.linalg.norm(K - Z @ Z.T) / np.linalg.norm(K))
 
     def _bytes_per_row(self) -> int:
         """Size of the largest temporary that one row needs."""

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.feature_map import FeatureMap
-from pipeline_lib.kernels.functions import Array, as_rows, check_kernel
+from pipeline_lib.kernels.functions import Array, as_rows, check_kernel, kernel_matrix
 from pipeline_lib.seeds import RandomState, as_generator
 
 FOURIER_KERNELS = ("rbf", "laplacian", "cauchy")
@@ -118,6 +118,10 @@ class FourierFeatures(FeatureMap):
         self.n_features_in_ = d
         self.n_features_out_ = m
         return self
+
+    def exact_kernel(self, X: ArrayLike) -> Array:
+        """The kernel matrix (n, n) of rows ``X`` (n, d), which the map approximates."""
+        return kernel_matrix(X, None, self.kernel, self.gamma)
 
     def _row_transformer(self) -> Callable[[Array], Array]:
         return self._transform_rows

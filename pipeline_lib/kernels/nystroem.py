@@ -175,6 +175,10 @@ class Nystroem(FeatureMap):
         self.n_features_out_ = len(values)
         return self
 
+    def exact_kernel(self, X: ArrayLike) -> Array:
+        """The kernel matrix (n, n) of rows ``X`` (n, d), which the map approximates."""
+        return kernel_matrix(X, None, self.kernel, self.gamma, coef0=self.coef0, degree=self.degree)
+
     def _bytes_per_row(self) -> int:
         return 8 * len(self.landmarks_)
 

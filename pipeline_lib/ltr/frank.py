@@ -11,8 +11,8 @@ pairs a weak ranker orders rightly and wrongly, each round takes the weak ranker
 sqrt(W-) differ most, with a = 1/2 log(W+ / W-). The step is halved while it does not reduce the loss,
 which is not convex.
 
-The pair weights do not factor, so the pairs are listed: memory is O(|P| d), up to a budget. Alternatively, with a
-feature map, f(x) = w'psi(x) and 1/2 w'w + C times the sum over queries is minimised by L-BFGS.
+The pair weights do not factor, so the pairs are listed: memory is O(|P| d), up to a budget. `LinearFRank` puts
+the same loss on f(x) = w'psi(x) for a feature map psi.
 
 Reference
 ---------
@@ -38,6 +38,7 @@ from pipeline_lib.ltr.thresholds import ThresholdRankers, threshold_scores
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+_CONVERGENCE = ("objective_", "history_", "n_iter_", "converged_")
 _PAIR_LIMIT = 50_000_000
 _BLOCK_BYTES = 256 * 2**20
 _MEMORY_BYTES = 2 * 2**30
@@ -53,7 +54,7 @@ class FRank(LinearRanker):
     n_thresholds : int, default 30
         Thresholds tried per feature.
     feature_map : FeatureMap, optional
-        When given, the ranker is linear in this map instead of boosted.
+        When given, the ranker is linear in this map (`LinearFRank`) instead of boosted.
     C : float, default 1.0
         With a feature map, weight of the loss against 1/2 w'w.
     max_iter : int, default 500
@@ -108,16 +109,18 @@ class FRank(LinearRanker):
         if not (np.isfinite(self.C) and self.C > 0):
             raise InputError(f"C is {self.C}", expected="a positive number")
         rows = as_rows(X)
-        labels = check_labels(y, qid, len(rows))
-        pairs = _ListedPairs(labels)
         if self.feature_map is None:
+            labels = check_labels(y, qid, len(rows))
             self.n_features_in_ = rows.shape[1]
             self.feature_map_ = None
             self.coef_ = np.empty(0)
-            return self._boost(rows, pairs)
+            return self._boost(rows, _ListedPairs(labels))
         self.features_, self.thresholds_ = np.empty(0, np.intp), np.empty(0)
         self.weights_ = np.empty(0)
-        return self._fit_linear(rows, pairs)
+        linear = LinearFRank(self.feature_map, self.C, self.max_iter).fit(rows, y, qid)
+        for name in ("n_features_in_", "feature_map_", "coef_", *_CONVERGENCE):
+            setattr(self, name, getattr(linear, name))
+        return self
 
     def _boost(self, rows: Array, pairs: _ListedPairs) -> Self:
         rankers = ThresholdRankers(rows, self.n_thresholds)
@@ -152,8 +155,60 @@ class FRank(LinearRanker):
         )
         return self
 
-    def _fit_linear(self, rows: Array, pairs: _ListedPairs) -> Self:
-        mapped = self._mapped(rows)
+    def predict(self, X: ArrayLike) -> Array:
+        """Scores of documents ``X`` (n, d)."""
+        if getattr(self, "feature_map_", None) is not None:
+            return super().predict(X)
+        return super(LinearRanker, self).predict(X)
+
+    def _scores(self, rows: Array) -> Array:
+        return threshold_scores(rows, self.features_, self.thresholds_, self.weights_)
+
+
+class LinearFRank(LinearRanker):
+    """The fidelity loss minimised over linear scores, on the features or on a feature map.
+
+        min_w  1/2 w'w + C sum_q 1/|P_q| sum_{(i,j) in P_q} (1 - sqrt(P_ij)),    f(x) = w'psi(x)
+
+    by L-BFGS from w = 0; the loss is not convex. Pairs are listed, as in `FRank`.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap, optional
+        Cloned and fitted on the training rows; the features themselves by default.
+    C : float, default 1.0
+        Weight of the loss against 1/2 w'w.
+    max_iter : int, default 500
+        Iterations at most.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (m,)
+    feature_map_ : FeatureMap or None
+    objective_, history_, n_iter_, converged_
+        See `IterativeEstimator`.
+
+    Raises
+    ------
+    InputError
+        In `fit`, for parameters or data that cannot be used, and for more than 50 million pairs.
+    """
+
+    def __init__(
+        self, feature_map: FeatureMap | None = None, C: float = 1.0, max_iter: int = 500
+    ) -> None:
+        self.feature_map = feature_map
+        self.C = C
+        self.max_iter = max_iter
+
+    def fit(self, X: ArrayLike, y: ArrayLike, qid: ArrayLike) -> Self:
+        """Fit on documents ``X`` (n, d) with labels ``y`` (n,) and query ids ``qid`` (n,)."""
+        if not (np.isfinite(self.C) and self.C > 0):
+            raise InputError(f"C is {self.C}", expected="a positive number")
+        if self.max_iter < 1:
+            raise InputError(f"max_iter is {self.max_iter}", expected="at least 1")
+        mapped = self._mapped(X)
+        pairs = _ListedPairs(check_labels(y, qid, mapped.n_rows))
         objectives: list[float] = []
 
         def value_and_gradient(w: Array) -> tuple[float, Array]:
@@ -181,15 +236,6 @@ class FRank(LinearRanker):
             objective=float(result.fun),
         )
         return self
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Scores of documents ``X`` (n, d)."""
-        if getattr(self, "feature_map_", None) is not None:
-            return super().predict(X)
-        return super(LinearRanker, self).predict(X)
-
-    def _scores(self, rows: Array) -> Array:
-        return threshold_scores(rows, self.features_, self.thresholds_, self.weights_)
 
 
 class _ListedPairs:

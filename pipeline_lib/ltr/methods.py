@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline_lib.registry import MethodSpec
 
 _PAPER = "Chen et al. 2017, Ranking Support Vector Machine with Kernel Approximation"
+_OTHER_RANKERS = "a linear ranker on a feature map, as proposed in " + _PAPER
 _NYSTROEM = ("gamma", "n_components", "kernel", "rank", "cutoff", "landmarks")
 _FOURIER = ("gamma", "n_components", "kernel", "orthogonal")
 
@@ -88,6 +89,72 @@ METHODS = (
         summary="Cross entropy between the top-one probabilities of labels and scores.",
         source="Cao, Qin, Liu, Tsai, Li 2007, Learning to rank: from pairwise approach to listwise approach",
         test_grid={"C": (1.0,)},
+    ),
+    MethodSpec(
+        name="ListNet-Nystroem",
+        kind="ltr",
+        target="pipeline_lib.ltr.listnet:ListNet",
+        summary="ListNet on the Nystroem map of a kernel.",
+        source=_OTHER_RANKERS,
+        test_grid={"C": (10.0,), "gamma": (0.5,), "n_components": (25,)},
+        feature_map="pipeline_lib.kernels.nystroem:Nystroem",
+        map_parameters=_NYSTROEM,
+        stochastic=True,
+    ),
+    MethodSpec(
+        name="ListNet-Fourier",
+        kind="ltr",
+        target="pipeline_lib.ltr.listnet:ListNet",
+        summary="ListNet on random Fourier features of a shift-invariant kernel.",
+        source=_OTHER_RANKERS,
+        test_grid={"C": (10.0,), "gamma": (0.2,), "n_components": (200,)},
+        feature_map="pipeline_lib.kernels.fourier:FourierFeatures",
+        map_parameters=_FOURIER,
+        stochastic=True,
+    ),
+    MethodSpec(
+        name="FRank-Nystroem",
+        kind="ltr",
+        target="pipeline_lib.ltr.frank:LinearFRank",
+        summary="The fidelity loss of FRank on the Nystroem map of a kernel.",
+        source=_OTHER_RANKERS,
+        test_grid={"C": (10.0,), "gamma": (0.5,), "n_components": (25,)},
+        feature_map="pipeline_lib.kernels.nystroem:Nystroem",
+        map_parameters=_NYSTROEM,
+        stochastic=True,
+    ),
+    MethodSpec(
+        name="FRank-Fourier",
+        kind="ltr",
+        target="pipeline_lib.ltr.frank:LinearFRank",
+        summary="The fidelity loss of FRank on random Fourier features of a shift-invariant kernel.",
+        source=_OTHER_RANKERS,
+        test_grid={"C": (10.0,), "gamma": (0.2,), "n_components": (200,)},
+        feature_map="pipeline_lib.kernels.fourier:FourierFeatures",
+        map_parameters=_FOURIER,
+        stochastic=True,
+    ),
+    MethodSpec(
+        name="RankSVM-AdditiveChi2",
+        kind="ltr",
+        target="pipeline_lib.ltr.ranksvm:RankSVM",
+        summary="RankSVM on the explicit map of the additive chi-square kernel.",
+        source="Vedaldi and Zisserman 2012, Efficient additive kernels via explicit feature maps",
+        test_grid={"C": (10.0,)},
+        feature_map="pipeline_lib.kernels.chi2:AdditiveChi2Map",
+        map_parameters=("n_steps", "interval"),
+    ),
+    MethodSpec(
+        name="RankSVM-SkewedChi2",
+        kind="ltr",
+        target="pipeline_lib.ltr.ranksvm:RankSVM",
+        summary="RankSVM on random features of the skewed chi-square kernel.",
+        source="Li, Ionescu, Sminchisescu 2010, Random Fourier approximations for skewed "
+        "multiplicative histogram kernels",
+        test_grid={"C": (10.0,), "n_components": (200,), "skewness": (1.0,)},
+        feature_map="pipeline_lib.kernels.chi2:SkewedChi2Features",
+        map_parameters=("n_components", "skewness"),
+        stochastic=True,
     ),
     MethodSpec(
         name="AdaRank-MAP",

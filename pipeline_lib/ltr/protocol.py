@@ -160,6 +160,16 @@ class LearningToRank(ProblemKind):
             definition: ranking_metrics(scores, y, qid, definition=definition)
             for definition in spec.options["definitions"]
         }
+        if mapped is not None:
+            # How good the map is stands beside how good its ranker is, measured on the same documents.
+            quality = {
+                "kernel_error": mapped.approximation_error(X),
+                "map_dimension": float(mapped.n_features_out_),
+            }
+            results = {
+                definition: result._replace(means={**result.means, **quality})
+                for definition, result in results.items()
+            }
         predictions = pl.DataFrame({"qid": qid, "y": y, "score": scores})
         ids = data["test"].ids
         if ids is not None:
@@ -189,8 +199,13 @@ def _load_map(method: MethodSpec, features: Sequence[Artifact]) -> Any:
 
 
 def _map_defaults(method: MethodSpec) -> Parameters:
-    """Map parameters that the method fixes (for example the kind of landmarks)."""
-    return {name: v for name, v in method.defaults.items() if name in method.map_parameters}
+    """Map parameters where the suite names none: the estimator's own, or what the entry fixes."""
+    declared = {
+        name: p.default
+        for name, p in method.parameters().items()
+        if name in method.map_parameters and not p.required
+    }
+    return declared | {n: v for n, v in method.defaults.items() if n in method.map_parameters}
 
 
 def ranking_data(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
@@ -88,6 +89,73 @@ def lines(
         if log_y:
             axes.set_yscale("log")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return to_svg(drawn)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of several axes with a common legend.
+
+    Attributes
+    ----------
+    title : str
+    series : mapping of str to (x, y)
+        Curves by label; equal labels look alike in all panels.
+    bands : mapping of str to array
+        Half width of a band around a curve.
+    log_y : bool
+    """
+
+    title: str
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    log_y: bool = False
+
+
+def panels(
+    shown: Sequence[Panel],
+    *,
+    xlabel: str,
+    columns: int = 2,
+    log_x: bool = False,
+    lines_only: Sequence[str] = (),
+    dashed: Sequence[str] = (),
+) -> str:
+    """Draw several panels in one figure; ``lines_only`` curves have no markers."""
+    labels = list(dict.fromkeys(label for panel in shown for label in panel.series))
+    rows = -(-len(shown) // columns)
+    with matplotlib.rc_context(_STYLE):
+        drawn = figure(4.6 * columns, 2.7 * rows + 0.5)
+        handles: dict[str, Any] = {}
+        for k, panel in enumerate(shown):
+            axes = drawn.add_subplot(rows, columns, k + 1)
+            for label, (x, y) in panel.series.items():
+                i = labels.index(label)
+                colour = PALETTE[i % len(PALETTE)]
+                (handles[label],) = axes.plot(
+                    x,
+                    y,
+                    color=colour,
+                    marker="" if label in lines_only else MARKERS[i % len(MARKERS)],
+                    markersize=4,
+                    lw=1.4,
+                    linestyle="--" if label in dashed else "-",
+                )
+                if label in panel.bands:
+                    middle, half = np.asarray(y), np.asarray(panel.bands[label])
+                    axes.fill_between(
+                        x, middle - half, middle + half, color=colour, alpha=0.15, lw=0
+                    )
+            axes.set_title(panel.title, fontsize=9)
+            if k + columns >= len(shown):
+                axes.set_xlabel(xlabel)
+            if log_x:
+                axes.set_xscale("log")
+            if panel.log_y:
+                axes.set_yscale("log")
+        drawn.legend(
+            [handles[label] for label in labels], labels, loc="outside lower center", ncols=3
+        )
         return to_svg(drawn)
 
 

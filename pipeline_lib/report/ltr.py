@@ -6,10 +6,15 @@ import json
 import math
 from collections.abc import Sequence
 
+import polars as pl
+
+from pipeline_lib import registry
 from pipeline_lib.report.figures import bars, lines, surface
+from pipeline_lib.report.ltr_claims import claims_section
+from pipeline_lib.report.ltr_curves import curves, curves_section
 from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.results_table import power, results_section
-from pipeline_lib.report.sections import ProblemView, Section
+from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
 
 _TABLE_METRICS = (
     ("ndcg_at_1", "NDCG@1"),
@@ -18,7 +23,9 @@ _TABLE_METRICS = (
     ("ndcg_at_10", "NDCG@10"),
     ("mean_ndcg", "MeanNDCG"),
     ("map", "MAP"),
+    ("pairwise_accuracy", "pairs"),
 )
+_POOL = 10_000  # LambdaMART models of which the paper's bag kept a random part
 _DEFINITIONS = {
     "letor4": "LETOR 4.0 definitions: gain 2^label − 1, discount 1, 1, 1/log2(rank); NDCG@k of a query with fewer than k documents counts 0.",
     "letor3": "LETOR 3.0 definitions: as LETOR 4.0, with P@k up to the list's length.",
@@ -29,7 +36,10 @@ _DEFINITIONS = {
 def sections(view: ProblemView) -> list[Section]:
     """Make the sections of a learning-to-rank problem."""
     made = [_table(view, name) for name in view.results["definition"].unique(maintain_order=True)]
+    made += curves_section(view)
+    made += claims_section(view)
     made += paired_section(view, items="test queries")
+    made += _maps(view)
     made.append(_curves(view))
     made += _surfaces(view)
     made.append(_time(view))
@@ -42,9 +52,50 @@ def _table(view: ProblemView, definition: str) -> Section:
         _TABLE_METRICS,
         definition=definition,
         title=f"Test results, {definition} definitions",
-        note=_DEFINITIONS.get(definition, ""),
-        with_published=definition != "standard",
+        note=f"{_DEFINITIONS.get(definition, '')} Pairs: share of the preference pairs in the right order. {_bag(view)}",
+        # Published curves have a section of their own.
+        with_published=definition != "standard" and not curves(view),
     )
+
+
+def _bag(view: ProblemView) -> str:
+    """How large the bags of trees are, beside the paper's."""
+    spec = registry.method("BL-MART", "ltr")
+    sizes = [
+        json.loads(params).get("n_models", spec.parameters()["n_models"].default)
+        for params in view.results.filter(pl.col("method") == spec.name)["params"].unique()
+        if params.startswith("{")
+    ]
+    if not sizes:
+        return ""
+    return (
+        f"BL-MART draws from a pool of {', '.join(f'{size:,}' for size in sorted(sizes))} models here; "
+        f"the paper's pool had {_POOL:,}."
+    )
+
+
+def _maps(view: ProblemView) -> list[Section]:
+    """Dimension of each feature map and the error of its kernel."""
+    if "kernel_error" not in view.results.columns:
+        return []
+    results = view.definition(str(view.results["definition"][0]))
+    rows = [
+        {**row, "size": json.loads(row["params"]).get("n_components")}
+        for row in results.filter(pl.col("kernel_error").is_not_null()).iter_rows(named=True)
+        if row["params"].startswith("{")
+    ]
+    columns = [
+        Column("label", "method"),
+        Column("size", "m", 0),
+        Column("map_dimension", "dimensions kept", 0),
+        Column("kernel_error", "relative error of the kernel", 5),
+    ]
+    note = (
+        "Dimensions kept: of the Nystroem method, eigenvalues above the cut-off. Error: Frobenius norm of "
+        "the difference between the kernel matrix of 1,000 test documents and the inner products of their "
+        "images, relative to that of the matrix; means over folds and draws."
+    )
+    return [Section("Feature maps", html_table(rows, columns), note)] if rows else []
 
 
 def _curves(view: ProblemView) -> Section:

@@ -85,6 +85,19 @@ def test_a_winner_is_taken_over_and_overridden() -> None:
     ]
 
 
+def test_a_winner_of_another_method_gives_what_both_have() -> None:
+    suite = parse_suite(
+        TEXT.replace(
+            'name = "RankNystroem"\nlabel = "N40"\nparams = { n_components = 40 }',
+            'name = "KernelRankSVM"\nlabel = "exact"\nparams = { tol = 1e-4 }',
+        )
+    )
+    (path,) = expand(
+        suite, 0, suite.problems[0].methods[2], {"gamma": 0.5, "C": 0.1, "n_components": 20}
+    )
+    assert path.spec.trial(0) == {"gamma": 0.5, "C": 0.1, "tol": 1e-4}
+
+
 def test_data_and_method_seeds_depend_on_what_they_are_for() -> None:
     suite = parse_suite(TEXT)
     first, *_, last = expand(suite, 0, suite.problems[0].methods[1])

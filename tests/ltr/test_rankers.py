@@ -1,4 +1,7 @@
-"""What every ranker must do, whatever its method; and what is special to the baselines."""
+"""What rankers keep of a fit, how those of one problem agree, and what is special to the baselines.
+
+What every ranker must do stands in ``tests/conformance/test_rankers.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.kernels.functions import kernel_matrix
 from pipeline_lib.kernels.nystroem import Nystroem
 from pipeline_lib.ltr.adarank import AdaRank
-from pipeline_lib.ltr.frank import FRank
+from pipeline_lib.ltr.frank import FRank, LinearFRank
 from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
 from pipeline_lib.ltr.listnet import ListNet
 from pipeline_lib.ltr.peers import BaggedLambdaMART, LightGBMRanker, XGBoostRanker
@@ -42,6 +44,7 @@ RANKERS = {
     "RankBoost": RankBoost(n_rounds=200),
     "FRank": FRank(n_rounds=200),
     "FRank-map": FRank(feature_map=MAP, C=10.0),
+    "LinearFRank-map": LinearFRank(feature_map=MAP, C=10.0),
     "ListNet": ListNet(C=10.0),
     "ListNet-map": ListNet(C=10.0, feature_map=MAP),
     "AdaRank-map": AdaRank("map", tol=1e-6),
@@ -73,70 +76,6 @@ def linear_data(n=360, d=4, n_queries=18, seed=0):
         mine = qid == q
         y[mine] = 3 * np.argsort(np.argsort(utility[mine])) // mine.sum()
     return X, y, qid
-
-
-def pair_accuracy(scores, y, qid):
-    right = total = 0
-    for q in np.unique(qid):
-        s, labels = scores[qid == q], y[qid == q]
-        i, j = np.nonzero(labels[:, None] > labels[None, :])
-        right += (s[i] > s[j]).sum()
-        total += len(i)
-    return right / total
-
-
-@pytest.mark.parametrize("name", RANKERS)
-def test_learns_a_noiseless_linear_ranking(name):
-    X, y, qid = linear_data()
-    X_new, y_new, qid_new = linear_data(seed=1)
-    scores = make(name).fit(X, y, qid).predict(X_new)
-    assert scores.shape == y_new.shape and scores.dtype == np.float64
-    assert pair_accuracy(scores, y_new, qid_new) > 0.93
-
-
-@pytest.mark.parametrize("name", RANKERS)
-def test_is_deterministic_and_indifferent_to_row_order(name):
-    X, y, qid = linear_data(180, n_queries=9)
-    X = np.round(X, 2)  # some ties
-    scores = make(name).fit(X, y, qid).predict(X)
-    assert np.array_equal(make(name).fit(X, y, qid).predict(X), scores)
-    order = np.random.default_rng(0).permutation(len(X))
-    shuffled = make(name).fit(X[order], y[order], qid[order]).predict(X)
-    # Methods that stop at a duality gap agree to that gap.
-    tolerance = 0.02 if any(key in name for key in ("hinge", "Struct", "SVMMAP", "FRank")) else 1e-5
-    np.testing.assert_allclose(shuffled, scores, atol=tolerance * np.abs(scores).max())
-
-
-@pytest.mark.parametrize("name", RANKERS)
-def test_survives_queries_of_one_label_or_one_document(name):
-    X, y, qid = linear_data(180, n_queries=9)
-    y[qid == 2], y[qid == 3] = 0, 2
-    qid[0] = 77
-    model = make(name).fit(X, y, qid)
-    assert np.isfinite(model.predict(X)).all()
-    assert pair_accuracy(model.predict(X), y, qid) > 0.85
-    nothing = make(name).fit(X, np.ones(len(X)), qid)
-    assert np.isfinite(nothing.predict(X)).all()
-
-
-@pytest.mark.parametrize("name", RANKERS)
-def test_refuses_what_is_not_finite_or_does_not_match(name):
-    X, y, qid = linear_data(90, n_queries=9)
-    bad = X.copy()
-    bad[4, 1] = np.nan
-    with pytest.raises(InputError, match="NaN"):
-        make(name).fit(bad, y, qid)
-    with pytest.raises(InputError):
-        make(name).fit(X, np.where(y == 0, np.nan, y), qid)
-    with pytest.raises(InputError):
-        make(name).fit(X, y[:-1], qid)
-    with pytest.raises(NotFittedError):
-        make(name).predict(X)
-    model = make(name).fit(X, y, qid)
-    with pytest.raises(InputError):
-        model.predict(bad)
-    with pytest.raises(InputError):
-        model.predict(X[:, :2])
 
 
 @pytest.mark.parametrize("name", RANKERS)
@@ -421,6 +360,8 @@ def test_a_missing_library_is_named(monkeypatch):
         (RankBoost(n_rounds=0), "n_rounds"),
         (FRank(n_thresholds=0), "n_thresholds"),
         (FRank(C=0.0), "C is"),
+        (LinearFRank(C=0.0), "C is"),
+        (LinearFRank(max_iter=0), "max_iter"),
         (ListNet(C=0.0), "C is"),
         (ListNet(tol=0.0), "positive"),
         (AdaRank("auc"), "unknown measure"),
