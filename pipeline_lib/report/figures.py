@@ -124,7 +124,7 @@ def panels(
     """Draw several panels in one figure; ``lines_only`` curves have no markers."""
     labels = list(dict.fromkeys(label for panel in shown for label in panel.series))
     rows = -(-len(shown) // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         drawn = figure(4.6 * columns, 2.7 * rows + 0.5)
         handles: dict[str, Any] = {}
         for k, panel in enumerate(shown):
