@@ -189,7 +189,13 @@ def _interval(
 
 
 def _fit_seconds(row: RowOutcome, evaluated: EvaluatedPath, store: ArtifactStore) -> float:
-    """Seconds of the whole fit: feature steps, work shared along the path, and the trial itself."""
+    """Seconds of the whole fit: feature steps, work shared along the path, and the trial itself.
+
+    A kind that fits its choice anew to evaluate it records the seconds of that fit, which count.
+    """
+    again = store.open(evaluated.evaluation).records.get("fit_seconds")
+    if again is not None:
+        return float(again)
     reference = row.fits[evaluated.path]
     assert reference is not None
     fitted = store.open(reference)

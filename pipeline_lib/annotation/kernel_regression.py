@@ -7,7 +7,7 @@ forms of one regression, all with the smoothed inverse of Algorithm 1 (mu = 0 is
 - full: z are all n training rows; K = V diag(w) V', B = V_r diag(w / (w^2 + mu)) V_r' T;
 - landmarks: z are n_s sampled rows and K_b (n x n_s) their rectangle of kernel evaluations;
   K_b' K_b = V diag(s^2) V', B = V_r diag(1 / (s^2 + mu)) V_r' K_b' T. K_b is read row block by
-  row block and never held;
+  row block, and kept between passes only while it is small;
 - linear: k(x, z) = x'z needs no kernel matrix: with X'X = V diag(s^2) V' the full form becomes
   x -> x' W, W = V_r diag(s^2 / (s^4 + mu)) V_r' X' T.
 
@@ -38,8 +38,10 @@ PRECISIONS = ("double", "single")
 # Directions whose squared singular value is a smaller share of the largest are rounding.
 _CUTOFF = {"double": 1e-12, "single": 1e-6}
 _TOLERANCE = {"double": 1e-11, "single": 1e-7}
-# Rows of K_b held at a time: large enough for BLAS, small enough for any machine.
+# Rows of K_b made at a time: large enough for BLAS, small enough for any machine.
 _BLOCK_BYTES = 256 * 2**20
+# A rectangle up to this size is kept for the passes that follow the first.
+_KEPT_BYTES = 2**30
 
 
 def _product(A: Array, T: Any) -> Array:
@@ -103,38 +105,85 @@ def _with_norms(X: Array) -> NDArray[np.float32]:
     return wide
 
 
-def landmark_coefficients(
-    X: Array,
-    landmarks: Array,
-    targets: Any,
-    rank: int,
-    *,
-    kernel: str,
-    gamma: float,
-    smoothing: float = 0.0,
-    precision: str = "double",
-) -> Array:
-    """B (n_s x t) of the landmark form; memory is O(n_s^2 + n_s t), time one pass over the rows.
-
-    In single precision the products of a row block are float32; their sums over blocks and the
-    eigenpairs are float64.
+class KernelRectangle:
+    """K_b, the kernel of training rows against landmarks, for several passes over its row blocks.
 
     Parameters
     ----------
     X : ndarray of shape (n, d)
     landmarks : ndarray of shape (n_s, d)
-    targets : ndarray or sparse matrix of shape (n, t)
-    rank, kernel, gamma, smoothing
-        As in `full_coefficients`.
+    kernel, gamma
+        As in `pipeline_lib.kernels.functions`.
+    precision : {"double", "single"}, default "double"
+        In single precision the blocks are float32.
+    keep : bool, default True
+        Whether a small rectangle is kept after the first pass; pointless for one pass.
     """
-    size = len(landmarks)
-    gram = np.zeros((size, size))
-    moments = np.zeros((size, targets.shape[1]))
-    for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
-        gram += K.T @ K
-        moments += _product(K, targets[rows].astype(K.dtype, copy=False))
-    squares, V = leading_eigenpairs(gram, rank, _CUTOFF[precision], _TOLERANCE[precision])
-    return V @ ((V.T @ moments) / (squares + smoothing)[:, None])
+
+    def __init__(
+        self,
+        X: Array,
+        landmarks: Array,
+        *,
+        kernel: str,
+        gamma: float,
+        precision: str = "double",
+        keep: bool = True,
+    ) -> None:
+        self.X = X
+        self.landmarks = landmarks
+        self.kernel = kernel
+        self.gamma = gamma
+        self.precision = precision
+        itemsize = 8 if precision == "double" else 4
+        self._keeps = keep and itemsize * len(X) * len(landmarks) <= _KEPT_BYTES
+        self._kept: list[tuple[slice, NDArray[Any]]] | None = None
+
+    def blocks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Row blocks; a small rectangle is evaluated once."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        made = []
+        for rows, K in kernel_blocks(
+            self.X, self.landmarks, self.kernel, self.gamma, self.precision
+        ):
+            if self._keeps:
+                made.append((rows, K))
+            yield rows, K
+        self._kept = made if self._keeps else None
+
+    def coefficients(self, *targets: Any, rank: int, smoothing: float = 0.0) -> tuple[Array, ...]:
+        """B (n_s x t) of the landmark form for each of the ``targets``, in one pass.
+
+        Memory beside K_b is O(n_s^2 + n_s t). In single precision the products of a row block are
+        float32; their sums over blocks and the eigenpairs are float64.
+
+        Parameters
+        ----------
+        *targets : ndarray or sparse matrix of shape (n, t)
+        rank, smoothing
+            As in `full_coefficients`.
+        """
+        size = len(self.landmarks)
+        gram = np.zeros((size, size))
+        moments = [np.zeros((size, target.shape[1])) for target in targets]
+        for rows, K in self.blocks():
+            gram += K.T @ K
+            for moment, target in zip(moments, targets, strict=True):
+                moment += _product(K, target[rows].astype(K.dtype, copy=False))
+        squares, V = leading_eigenpairs(
+            gram, rank, _CUTOFF[self.precision], _TOLERANCE[self.precision]
+        )
+        inverse = 1.0 / (squares + smoothing)[:, None]
+        return tuple(V @ ((V.T @ moment) * inverse) for moment in moments)
+
+    def apply(self, coefficients: Array) -> Array:
+        """K_b B for the rows of ``X``."""
+        result = np.empty((len(self.X), coefficients.shape[1]))
+        for rows, K in self.blocks():
+            result[rows] = K @ coefficients.astype(K.dtype, copy=False)
+        return result
 
 
 def linear_coefficients(X: Array, targets: Any, rank: int, *, smoothing: float = 0.0) -> Array:
@@ -154,7 +203,7 @@ def evaluate(
     precision: str = "double",
 ) -> Array:
     """[k(x, z_1), .., k(x, z_p)] B for every row of ``X``, streaming over row blocks."""
-    result = np.empty((len(X), coefficients.shape[1]))
-    for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
-        result[rows] = K @ coefficients.astype(K.dtype, copy=False)
-    return result
+    rectangle = KernelRectangle(
+        X, landmarks, kernel=kernel, gamma=gamma, precision=precision, keep=False
+    )
+    return rectangle.apply(coefficients)

@@ -19,6 +19,8 @@ from pipeline_lib.annotation.voting import (
     propagate,
     vote_weights,
 )
+from pipeline_lib.metric_learning.base import MetricLearner
+from pipeline_lib.metric_learning.constraints import from_tags
 from pipeline_lib.metric_learning.learners import make_learner
 from pipeline_lib.seeds import RandomState
 
@@ -45,6 +47,12 @@ class MetricAnnotator(Annotator):
         In the mapped space.
     metric_params : mapping, optional
         Constructor's arguments of a metric given by name.
+    constraints : str, default "clusters"
+        How similar and dissimilar images are found by their tags, for a metric learner of this
+        project when ``fit`` gets no constraints: one of
+        `pipeline_lib.metric_learning.constraints.METHODS`.
+    n_clusters : int, default 50
+        Groups made by the clustering methods.
     random_state : int, Generator, RandomState or None
         For a metric given by name, if it draws.
 
@@ -77,6 +85,8 @@ class MetricAnnotator(Annotator):
         vote: str = "majority",
         distance: str = "euclidean",
         metric_params: Mapping[str, Any] | None = None,
+        constraints: str = "clusters",
+        n_clusters: int = 50,
         random_state: RandomState = None,
     ) -> None:
         self.metric = metric
@@ -84,6 +94,8 @@ class MetricAnnotator(Annotator):
         self.vote = vote
         self.distance = distance
         self.metric_params = metric_params
+        self.constraints = constraints
+        self.n_clusters = n_clusters
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, Y: Any, constraints: Any = None) -> Self:
@@ -93,7 +105,15 @@ class MetricAnnotator(Annotator):
         check_neighbors(self.n_neighbors, 1)
         rows, tags = self._check_fit(X, Y)
         self.metric_ = self._unfitted()
-        if self.metric_ is not None and constraints is not None:
+        if isinstance(self.metric_, MetricLearner) and self.metric_.supervised:
+            if constraints is None:
+                constraints = from_tags(
+                    tags,
+                    self.constraints,
+                    X=rows,
+                    n_clusters=self.n_clusters,
+                    random_state=self.metric_.random_state,
+                )
             self.metric_.fit(rows, constraints=constraints)
         elif self.metric_ is not None:
             self.metric_.fit(rows, tags)

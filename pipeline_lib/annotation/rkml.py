@@ -18,7 +18,6 @@ learning", ICCV 2013; chapter 3 of Feng's thesis (equations 3.2 to 3.7, Algorith
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -27,9 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 from pipeline_lib.annotation.base import Annotator, Tags
 from pipeline_lib.annotation.kernel_regression import (
     PRECISIONS,
+    KernelRectangle,
     evaluate,
     full_coefficients,
-    landmark_coefficients,
     linear_coefficients,
 )
 from pipeline_lib.annotation.semantic import check_weighting, semantic_embedding, unit_rows
@@ -151,14 +150,26 @@ class RKML(Annotator):
 
     def _fit_targets(self, rows: Array, tags: Tags, targets: Array) -> Self:
         self.tags_ = tags
-        self.landmarks_, full = self._choose_landmarks(rows)
-        regress = partial(self._regress, rows, full)
-        self.coef_ = regress(targets)
-        del targets  # as large as the embedding that follows
-        self.embedding_ = self.transform(rows)
+        self.landmarks_, sampled = self._choose_landmarks(rows)
+        wanted = [targets, tags] if self.vote == "direct" else [targets]
+        if sampled:
+            rectangle = KernelRectangle(
+                rows,
+                self.landmarks_,
+                kernel=self.kernel,
+                gamma=self.gamma,
+                precision=self._precision(),
+            )
+            found = rectangle.coefficients(*wanted, rank=self.rank, smoothing=self.smoothing)
+            del targets, wanted  # as large as the embedding that follows
+            self.embedding_ = self._scaled(rectangle.apply(found[0]))
+        else:
+            found = tuple(self._regress(rows, target) for target in wanted)
+            self.embedding_ = self._scaled(self._apply(rows, found[0]))
+        self.coef_ = found[0]
         self.direct_ = np.empty((0, tags.shape[1]))
         if self.vote == "direct":
-            self.direct_ = regress(tags) @ (tags.T @ tags).toarray()
+            self.direct_ = found[1] @ (tags.T @ tags).toarray()
         return self
 
     def transform(self, X: ArrayLike) -> Array:
@@ -173,7 +184,9 @@ class RKML(Annotator):
         ndarray of shape (n, m')
             Unit rows with ``normalize=True`` (a row the metric does not see stays zero).
         """
-        embedded = self._apply(self._check_predict(X), self.coef_)
+        return self._scaled(self._apply(self._check_predict(X), self.coef_))
+
+    def _scaled(self, embedded: Array) -> Array:
         return unit_rows(embedded, out=embedded) if self.normalize else embedded
 
     def predict(self, X: ArrayLike) -> Array:
@@ -185,38 +198,28 @@ class RKML(Annotator):
         return propagate(neighbors.indices, vote_weights(neighbors, self.vote, "inner"), self.tags_)
 
     def _choose_landmarks(self, rows: Array) -> tuple[Array, bool]:
-        """Landmark rows (none for the linear form), and whether they are all rows in order."""
+        """Landmark rows (none for the linear form), and whether they are a sample."""
         size = self.n_samples
         if size is None and self.vote == "direct":
             size = self.rank
         if size is None:
-            return (rows[:0], False) if self.kernel == "linear" else (rows.copy(), True)
+            return (rows[:0] if self.kernel == "linear" else rows.copy()), False
         drawn = as_generator(self.random_state).choice(
             len(rows), size=min(size, len(rows)), replace=False
         )
-        return rows[np.sort(drawn)], False
+        return rows[np.sort(drawn)], True
 
-    def _regress(self, rows: Array, full: bool, targets: Any) -> Array:
+    def _regress(self, rows: Array, targets: Any) -> Array:
+        """Coefficients on all rows: of the rows themselves when the kernel is linear."""
         if len(self.landmarks_) == 0:
             return linear_coefficients(rows, targets, self.rank, smoothing=self.smoothing)
-        if full:
-            return full_coefficients(
-                rows,
-                targets,
-                self.rank,
-                kernel=self.kernel,
-                gamma=self.gamma,
-                smoothing=self.smoothing,
-            )
-        return landmark_coefficients(
+        return full_coefficients(
             rows,
-            self.landmarks_,
             targets,
             self.rank,
             kernel=self.kernel,
             gamma=self.gamma,
             smoothing=self.smoothing,
-            precision=self._precision(),
         )
 
     def _apply(self, rows: Array, coefficients: Array) -> Array:

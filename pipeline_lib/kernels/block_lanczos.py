@@ -4,8 +4,8 @@ A full decomposition of an n x n matrix costs about 4 n^3 / 3 operations for the
 alone, half of them memory bound. For r << n leading pairs a Krylov space of a few r dimensions is
 enough: blocks of vectors are multiplied by the matrix (BLAS-3), made orthogonal to all earlier ones
 (twice), and the matrix is projected on their span; the space grows until the residuals of the r
-leading Ritz pairs are rounding. Small matrices, and ranks that are no small share of n, take the
-full decomposition.
+leading Ritz pairs are rounding. Pairs too small to be returned need not converge. Small matrices, and
+ranks that are no small share of n, take the full decomposition.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def leading_eigenpairs(
     n = len(matrix)
     pairs = None
     if n > _SMALL and rank < n // _SHARE:
-        pairs = _block_lanczos(matrix, rank, tol)
+        pairs = _block_lanczos(matrix, rank, cutoff, tol)
     if pairs is None:
         pairs = linalg.eigh(matrix, subset_by_index=(max(0, n - rank), n - 1), check_finite=False)
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
@@ -55,7 +55,9 @@ def leading_eigenpairs(
     return values[:kept], vectors[:, :kept]
 
 
-def _block_lanczos(matrix: Array, rank: int, tol: float) -> tuple[Array, Array] | None:
+def _block_lanczos(
+    matrix: Array, rank: int, cutoff: float, tol: float
+) -> tuple[Array, Array] | None:
     """Ritz pairs in ascending order, or None when they take a full decomposition after all.
 
     That is when the space would outgrow a third of the matrix, or misses repeated eigenvalues.
@@ -84,27 +86,32 @@ def _block_lanczos(matrix: Array, rank: int, tol: float) -> tuple[Array, Array] 
         values, small = linalg.eigh(
             projected[:size, :size], subset_by_index=(size - rank, size - 1), check_finite=False
         )
+        largest = np.abs(values).max()
+        # Ritz values grow: those a little below the cut-off may still come to lie above it.
+        needed = values > 0.5 * cutoff * largest
+        values, small = values[needed], small[:, needed]
         residuals = np.linalg.norm(coupling @ small[block], axis=0)
-        if residuals.max() <= tol * np.abs(values).max():
+        if len(values) and residuals.max() <= tol * largest:
             vectors = known @ small
-            return (values, vectors) if _complete(matrix, values, vectors, width) else None
+            floor = values[0] if needed.all() else cutoff * largest
+            return (values, vectors) if _complete(matrix, vectors, floor, largest) else None
         next_check = size + max(2 * width, rank // 2)
     return None
 
 
-def _complete(matrix: Array, values: Array, vectors: Array, width: int) -> bool:
-    """Whether no larger eigenvalue was missed.
+def _complete(matrix: Array, vectors: Array, floor: float, largest: float) -> bool:
+    """Whether no eigenvalue above ``floor`` is missing beside the found ``vectors``.
 
     A Krylov space holds at most as many copies of a repeated eigenvalue as its blocks are wide.
     Subspace iteration from fresh random directions beside the found ones would meet the others.
     """
-    rows = np.random.default_rng(1).standard_normal((len(matrix), width))
+    rows = np.random.default_rng(1).standard_normal((len(matrix), _LARGEST_BLOCK))
     for _ in range(_CHECK_STEPS):
         rows -= vectors @ (vectors.T @ rows)
         rows = np.linalg.qr(rows)[0]
         product = matrix @ rows
-        largest = linalg.eigvalsh(rows.T @ product, check_finite=False)[-1]
-        if largest > values[0] + 1e-8 * np.abs(values).max():
+        missed = linalg.eigvalsh(rows.T @ product, check_finite=False)[-1]
+        if missed > floor + 1e-8 * largest:
             return False
         rows = product
     return True

@@ -40,7 +40,7 @@ class MetricLearner(TransformerMixin, BaseEstimator, ABC):
 
     # Fitted arrays that ``transform`` reads.
     _state_names: ClassVar[tuple[str, ...]] = ("components_",)
-    _supervised: ClassVar[bool] = True
+    supervised: ClassVar[bool] = True  # whether ``fit`` needs classes, tags or constraints
 
     def fit(
         self, X: ArrayLike, Y: Any = None, constraints: Constraints | ArrayLike | None = None
@@ -65,7 +65,7 @@ class MetricLearner(TransformerMixin, BaseEstimator, ABC):
         """
         rows = as_rows(X)
         self.n_features_in_ = rows.shape[1]
-        known = self._resolve(rows, Y, constraints) if self._supervised else None
+        known = self._resolve(rows, Y, constraints) if self.supervised else None
         self._fit(rows, known)
         return self
 

@@ -51,7 +51,7 @@ class KernelPCA(MetricLearner):
     problem", Neural Computation 10, 1998.
     """
 
-    _supervised = False
+    supervised = False
     _state_names = ("training_", "components_", "offset_", "gamma_")
 
     def __init__(

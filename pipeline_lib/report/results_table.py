@@ -21,6 +21,7 @@ def results_section(
     percent: bool = False,
     with_published: bool = True,
     time: tuple[str, str] = ("fit_seconds", "fit, s"),
+    extra: Sequence[Column] = (),
 ) -> Section:
     """Make the section with the results table of one metric definition.
 
@@ -38,6 +39,8 @@ def results_section(
         Whether published rows stand below ours.
     time : (column, title)
         Which time is shown.
+    extra : sequence of Column
+        Further columns of the results, shown as they are.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def results_section(
     if any(row["std"] is not None for row in rows):
         columns.append(Column("std", "std over draws", digits))
     chosen = "chosen by validation" if view.problem.selection else "parameters"
-    columns.append(Column(*time, 2))
+    columns += [Column(*time, 2), *extra]
     settings = [{"label": row["label"], "chosen": row["chosen"]} for row in rows if row["chosen"]]
     classes = {}
     if with_published and len(view.published):
