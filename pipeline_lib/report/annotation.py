@@ -35,7 +35,8 @@ def sections(view: ProblemView) -> list[Section]:
                 Section(f"Verdict on {method}", part.body, part.note)
                 for part in verdict_section(view, method, _CLAIMS[method], percent=True)
             ]
-        for baseline in [name for name in _CLAIMS if name in labels] or [None]:
+        baselines: list[str | None] = [name for name in _CLAIMS if name in labels]
+        for baseline in baselines or [None]:
             made += paired_section(view, baseline=baseline, items="images")
         made += _precision_curve(view, cutoffs)
     made += _population(view)

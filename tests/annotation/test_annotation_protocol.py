@@ -128,7 +128,7 @@ def test_suites_without_data_say_how_to_import_them(name: str, raw: Path) -> Non
 
 def test_tags_without_features_are_refused_with_the_split_to_name() -> None:
     text = SWEEP.replace("lowrank-tags", "iaprtc12").replace('"all"', '"official"')
-    with pytest.raises(InputError, match="no features to learn from.*official/densehue"):
+    with pytest.raises(InputError, match=r"no features to learn from.*official/densehue"):
         parse_suite(text)
 
 
@@ -198,7 +198,7 @@ def test_the_choice_does_not_see_the_test_images(raw: Path) -> None:
         folder.parent.mkdir()
         guillaumin(folder, "iaprtc12")
         if shuffled:
-            X, Y = images(30, seed=9)
+            _, Y = images(30, seed=9)
             write_vecs(folder / "iaprtc12_test_annot.hvecs", Y)
         text = SWEEP.replace("lowrank-tags", "iaprtc12").replace('"all"', '"official/densesift"')
         text = text.partition("test_share")[0] + "\n[problems.selection]\nmetric = 'ap_at_1'\n"
