@@ -35,9 +35,11 @@ Array = NDArray[np.float64]
 
 PRECISIONS = ("double", "single")
 
-# Directions whose squared singular value is a smaller share of the largest are rounding.
-_CUTOFF = {"double": 1e-12, "single": 1e-6}
-_TOLERANCE = {"double": 1e-11, "single": 1e-7}
+# Directions whose squared singular value is a smaller share of the largest are rounding. In single
+# precision rounding is in the products of the centred rectangle, and a share of their norm.
+_CUTOFF = 1e-12
+_CUTOFF_OF_PRODUCTS = 1e-6
+_TOLERANCE = {"double": 1e-11, "single": 1e-8}
 # Rows of K_b made at a time: large enough for BLAS, small enough for any machine.
 _BLOCK_BYTES = 256 * 2**20
 # A rectangle up to this size is kept for the passes that follow the first.
@@ -108,6 +110,10 @@ def _with_norms(X: Array) -> NDArray[np.float32]:
 class KernelRectangle:
     """K_b, the kernel of training rows against landmarks, for several passes over its row blocks.
 
+    Kernel evaluations are nearly constant (far rows are all alike), which would drown the small
+    singular values in the rounding of float32 sums. So the rectangle is kept as K_b = 1 c' + D with c
+    the mean of its first rows; what c contributes to a product is added in float64.
+
     Parameters
     ----------
     X : ndarray of shape (n, d)
@@ -115,32 +121,25 @@ class KernelRectangle:
     kernel, gamma
         As in `pipeline_lib.kernels.functions`.
     precision : {"double", "single"}, default "double"
-        In single precision the blocks are float32.
-    keep : bool, default True
-        Whether a small rectangle is kept after the first pass; pointless for one pass.
+        In single precision D and the products of its row blocks are float32; sums over blocks and
+        eigenpairs are float64.
     """
 
     def __init__(
-        self,
-        X: Array,
-        landmarks: Array,
-        *,
-        kernel: str,
-        gamma: float,
-        precision: str = "double",
-        keep: bool = True,
+        self, X: Array, landmarks: Array, *, kernel: str, gamma: float, precision: str = "double"
     ) -> None:
         self.X = X
         self.landmarks = landmarks
         self.kernel = kernel
         self.gamma = gamma
         self.precision = precision
+        self.centre = np.zeros(len(landmarks))
         itemsize = 8 if precision == "double" else 4
-        self._keeps = keep and itemsize * len(X) * len(landmarks) <= _KEPT_BYTES
+        self._keeps = itemsize * len(X) * len(landmarks) <= _KEPT_BYTES
         self._kept: list[tuple[slice, NDArray[Any]]] | None = None
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Row blocks; a small rectangle is evaluated once."""
+        """Row blocks of D; a small rectangle is evaluated once."""
         if self._kept is not None:
             yield from self._kept
             return
@@ -148,16 +147,20 @@ class KernelRectangle:
         for rows, K in kernel_blocks(
             self.X, self.landmarks, self.kernel, self.gamma, self.precision
         ):
+            if rows.start == 0:
+                self.centre = K.mean(axis=0, dtype=np.float64).astype(K.dtype).astype(np.float64)
+            K -= self.centre.astype(K.dtype)
             if self._keeps:
                 made.append((rows, K))
             yield rows, K
         self._kept = made if self._keeps else None
 
-    def coefficients(self, *targets: Any, rank: int, smoothing: float = 0.0) -> tuple[Array, ...]:
+    def coefficients(
+        self, *targets: Any, rank: int, smoothing: float = 0.0
+    ) -> tuple[Array, ...]:
         """B (n_s x t) of the landmark form for each of the ``targets``, in one pass.
 
-        Memory beside K_b is O(n_s^2 + n_s t). In single precision the products of a row block are
-        float32; their sums over blocks and the eigenpairs are float64.
+        Memory beside K_b is O(n_s^2 + n_s t).
 
         Parameters
         ----------
@@ -168,21 +171,32 @@ class KernelRectangle:
         size = len(self.landmarks)
         gram = np.zeros((size, size))
         moments = [np.zeros((size, target.shape[1])) for target in targets]
-        for rows, K in self.blocks():
-            gram += K.T @ K
+        sums = np.zeros(size)
+        for rows, D in self.blocks():
+            gram += D.T @ D
+            sums += D.sum(axis=0, dtype=np.float64)
             for moment, target in zip(moments, targets, strict=True):
-                moment += _product(K, target[rows].astype(K.dtype, copy=False))
-        squares, V = leading_eigenpairs(
-            gram, rank, _CUTOFF[self.precision], _TOLERANCE[self.precision]
-        )
+                moment += _product(D, target[rows].astype(D.dtype, copy=False))
+        noise = float(np.linalg.norm(gram))
+        # K_b' K_b = D'D + c (D'1)' + (D'1) c' + n c c'
+        shift = sums + 0.5 * len(self.X) * self.centre
+        gram += np.outer(self.centre, shift)
+        gram += np.outer(shift, self.centre)
+        for moment, target in zip(moments, targets, strict=True):
+            moment += np.outer(self.centre, np.asarray(target.sum(axis=0)).ravel())
+        cutoff = _CUTOFF
+        if self.precision == "single":
+            cutoff = max(cutoff, _CUTOFF_OF_PRODUCTS * noise / float(np.linalg.norm(gram)))
+        squares, V = leading_eigenpairs(gram, rank, cutoff, _TOLERANCE[self.precision])
         inverse = 1.0 / (squares + smoothing)[:, None]
         return tuple(V @ ((V.T @ moment) * inverse) for moment in moments)
 
     def apply(self, coefficients: Array) -> Array:
         """K_b B for the rows of ``X``."""
         result = np.empty((len(self.X), coefficients.shape[1]))
-        for rows, K in self.blocks():
-            result[rows] = K @ coefficients.astype(K.dtype, copy=False)
+        for rows, D in self.blocks():
+            result[rows] = D @ coefficients.astype(D.dtype, copy=False)
+        result += self.centre @ coefficients
         return result
 
 
@@ -203,7 +217,7 @@ def evaluate(
     precision: str = "double",
 ) -> Array:
     """[k(x, z_1), .., k(x, z_p)] B for every row of ``X``, streaming over row blocks."""
-    rectangle = KernelRectangle(
-        X, landmarks, kernel=kernel, gamma=gamma, precision=precision, keep=False
-    )
-    return rectangle.apply(coefficients)
+    result = np.empty((len(X), coefficients.shape[1]))
+    for rows, K in kernel_blocks(X, landmarks, kernel, gamma, precision):
+        result[rows] = K @ coefficients.astype(K.dtype, copy=False)
+    return result

@@ -20,6 +20,7 @@ _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
 _LARGEST_BLOCK = 64
 _CHECK_STEPS = 8
+_CHECK_WIDTH = 16
 
 
 def leading_eigenpairs(
@@ -105,7 +106,7 @@ def _complete(matrix: Array, vectors: Array, floor: float, largest: float) -> bo
     A Krylov space holds at most as many copies of a repeated eigenvalue as its blocks are wide.
     Subspace iteration from fresh random directions beside the found ones would meet the others.
     """
-    rows = np.random.default_rng(1).standard_normal((len(matrix), _LARGEST_BLOCK))
+    rows = np.random.default_rng(1).standard_normal((len(matrix), _CHECK_WIDTH))
     for _ in range(_CHECK_STEPS):
         rows -= vectors @ (vectors.T @ rows)
         rows = np.linalg.qr(rows)[0]

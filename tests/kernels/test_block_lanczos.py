@@ -53,3 +53,18 @@ def _small_only(eigh, limit: int):  # type: ignore[no-untyped-def]
         return eigh(matrix, *args, **kwargs)
 
     return guarded
+
+
+@pytest.mark.parametrize("tail", ["decaying", "flat"])
+def test_pairs_below_the_cutoff_need_not_converge(
+    tail: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = {"decaying": 10.0 ** -np.linspace(3.1, 9.0, 570), "flat": np.full(570, 4e-4)}[tail]
+    spectrum = np.concatenate([10.0 ** -np.linspace(0.0, 2.9, 30), below])
+    M = symmetric(spectrum)
+    monkeypatch.setattr(
+        block_lanczos.linalg, "eigh", _small_only(block_lanczos.linalg.eigh, limit=400)
+    )
+    values, vectors = leading_eigenpairs(M, 55, cutoff=1e-3, tol=1e-8)
+    np.testing.assert_allclose(values, spectrum[:30], rtol=1e-8)
+    np.testing.assert_allclose(M @ vectors, vectors * values, atol=2e-8)

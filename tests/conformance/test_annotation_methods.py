@@ -24,8 +24,10 @@ def test_listed_methods_work(method) -> None:  # type: ignore[no-untyped-def]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         scores = method.load()(**params).fit(X, Y).predict(X[:5])
+        again = method.load()(**params).fit(X, Y).predict(X[:5])
     assert scores.shape == (5, 7)
     assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(again, scores)
 
 
 def test_names_are_unique() -> None:
