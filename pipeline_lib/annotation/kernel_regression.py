@@ -155,9 +155,7 @@ class KernelRectangle:
             yield rows, K
         self._kept = made if self._keeps else None
 
-    def coefficients(
-        self, *targets: Any, rank: int, smoothing: float = 0.0
-    ) -> tuple[Array, ...]:
+    def coefficients(self, *targets: Any, rank: int, smoothing: float = 0.0) -> tuple[Array, ...]:
         """B (n_s x t) of the landmark form for each of the ``targets``, in one pass.
 
         Memory beside K_b is O(n_s^2 + n_s t).
