@@ -174,7 +174,7 @@ class Annotation(ProblemKind):
         )
         out.table("per_tag", per_tag.per_item)
         source = data["test"] if "test" in data else data["all"]
-        out.table("examples", _examples(scores, Y_test, rows, source, spec))
+        out.table("picture", _examples(scores, Y_test, rows, source, spec))
         out.record(fit_seconds=learning)
 
 

@@ -13,7 +13,6 @@ import matplotlib.image
 import numpy as np
 import polars as pl
 
-from pipeline_lib.artifacts import ArtifactRef
 from pipeline_lib.datasets.acquire import locate
 from pipeline_lib.datasets.image_folder import SUFFIXES
 from pipeline_lib.datasets.pictures import read_picture, resize
@@ -58,29 +57,15 @@ def examples_section(view: ProblemView) -> list[Section]:
 
 
 def _tables(view: ProblemView) -> dict[str, pl.DataFrame]:
-    """The table ``examples`` of the best rows, on the first split and repetition."""
-    if view.store is None or "evaluation" not in view.trials.columns:
+    """What the best rows gave to the first test images, on the first split and repetition."""
+    if not len(view.pictures):
         return {}
-    found: dict[str, pl.DataFrame] = {}
+    first = view.pictures.filter(
+        (pl.col("repetition") == 0) & (pl.col("split") == view.problem.splits[0])
+    )
     ordered = view.results.sort("value", descending=True, nulls_last=True)["label"].to_list()
-    for label in ordered:
-        own = view.trials.filter(
-            (pl.col("label") == label)
-            & pl.col("evaluation").is_not_null()
-            & (pl.col("repetition") == 0)
-            & (pl.col("split") == view.problem.splits[0])
-        )
-        if len(own) == 0:
-            continue
-        try:
-            evaluation = view.store.open(ArtifactRef("evaluate", own["evaluation"][0]))
-        except AffinityError:  # collected since
-            continue
-        if "examples" in evaluation.tables():
-            found[str(label)] = evaluation.table("examples")
-        if len(found) == _METHODS:
-            break
-    return found
+    tables = {label: first.filter(pl.col("label") == label) for label in ordered}
+    return {label: part for label, part in list(tables.items())[:_METHODS] if len(part)}
 
 
 def _tags(given: Sequence[str], true: set[str]) -> str:
