@@ -8,7 +8,7 @@ score by which the unobserved tags of an image are ranked.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from pipeline_lib.errors import InputError
 
 Array = NDArray[np.float64]
+VisualInput = Literal["none", "features", "graph"]
 
 
 class TagCompleter(BaseEstimator):
@@ -29,7 +30,15 @@ class TagCompleter(BaseEstimator):
         Larger is more likely; compare scores within a row.
     """
 
+    takes_counts: ClassVar[bool] = False
+    """Whether D may say how often a tag was drawn, instead of 0 and 1 only."""
+
     scores_: Array
+
+    @property
+    def visual_input(self) -> VisualInput:
+        """What ``fit`` needs beside D: nothing, the features X, or X or a Laplacian."""
+        return "none"
 
     def fit(self, D: Any, X: Any = None, laplacian: Any = None) -> Self:
         """Score every tag of every image.
@@ -37,7 +46,7 @@ class TagCompleter(BaseEstimator):
         Parameters
         ----------
         D : array or sparse matrix of shape (n, m)
-            Observed tags, binary.
+            Observed tags, binary (whole counts for a method that ``takes_counts``).
         X : array of shape (n, d), optional
             Visual features; methods without a visual term do not look at them.
         laplacian : array or sparse matrix of shape (n, n), optional
@@ -50,10 +59,10 @@ class TagCompleter(BaseEstimator):
         Raises
         ------
         InputError
-            If D is not a binary matrix with at least one observed tag, if another input does not
-            fit it, or if a parameter is out of range.
+            If D is not a binary matrix with at least one observed tag, if another input is missing
+            or does not fit it, or if a parameter is out of range.
         """
-        tags = check_tags(D)
+        tags = check_tags(D, counts=self.takes_counts)
         if X is not None:
             X = check_features(X, tags.shape[0])
         if laplacian is not None:
@@ -68,13 +77,14 @@ class TagCompleter(BaseEstimator):
         """Return the (n, m) scores for checked input."""
 
 
-def check_tags(D: Any) -> sparse.csr_array:
-    """Return D as a float64 CSR matrix of ones, or raise `InputError`."""
+def check_tags(D: Any, *, counts: bool = False) -> sparse.csr_array:
+    """Return D as a float64 CSR matrix of ones (or of counts), or raise `InputError`."""
     given: Any = D
+    allowed = "whole numbers, not negative" if counts else "only 0 and 1"
     if sparse.issparse(D):
         tags = sparse.csr_array(given, dtype=np.float64, copy=True)
         if not np.isfinite(tags.data).all():
-            raise InputError("the tag matrix D holds NaN or infinity", expected="only 0 and 1")
+            raise InputError("the tag matrix D holds NaN or infinity", expected=allowed)
         tags.sum_duplicates()
         tags.eliminate_zeros()
     else:
@@ -84,13 +94,14 @@ def check_tags(D: Any) -> sparse.csr_array:
         if dense.ndim != 2:
             raise InputError(f"the tag matrix D has {dense.ndim} axes", expected="images x tags")
         if not np.isfinite(dense).all():
-            raise InputError("the tag matrix D holds NaN or infinity", expected="only 0 and 1")
+            raise InputError("the tag matrix D holds NaN or infinity", expected=allowed)
         tags = sparse.csr_array(dense, dtype=np.float64)
     if 0 in tags.shape:
         raise InputError(f"the tag matrix D has shape {tags.shape}", expected="images and tags")
-    strange = tags.data[tags.data != 1.0]
-    if strange.size:
-        raise InputError(f"the tag matrix D holds {strange[0]:g}", expected="only 0 and 1")
+    regular = (tags.data > 0) & (tags.data == np.floor(tags.data)) if counts else tags.data == 1.0
+    if not regular.all():
+        strange = tags.data[~regular][0]
+        raise InputError(f"the tag matrix D holds {strange:g}", expected=allowed)
     if tags.nnz == 0:
         raise InputError("the tag matrix D has no observed tag", expected="at least one 1")
     tags.sort_indices()

@@ -15,7 +15,7 @@ class LatentDirichlet(TagCompleter):
     """Score tags by their probability under a topic model of the observed tags (LDA).
 
     q_ij = sum_z P(z | i) P(j | z), with the topics P(. | z) and the mixtures P(. | i) inferred by
-    variational Bayes (scikit-learn's `LatentDirichletAllocation`).
+    variational Bayes (scikit-learn's `LatentDirichletAllocation`). D may hold counts.
 
     Parameters
     ----------
@@ -34,6 +34,8 @@ class LatentDirichlet(TagCompleter):
     ----------
     Blei, Ng and Jordan, Latent Dirichlet allocation, 2003; Feng, thesis, section 4.7.3.1.
     """
+
+    takes_counts = True
 
     def __init__(
         self, n_components: int = 50, max_iter: int = 20, random_state: RandomState = None

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from pipeline_lib.base import IterativeEstimator
-from pipeline_lib.completion.base import TagCompleter, check_count, check_positive
+from pipeline_lib.completion.base import TagCompleter, VisualInput, check_count, check_positive
 from pipeline_lib.completion.cooccurrence import tag_counts
 from pipeline_lib.completion.visual_graph import visual_laplacian
 from pipeline_lib.errors import InputError
@@ -80,6 +80,11 @@ class LRES(TagCompleter, IterativeEstimator):
         self.visual = visual
         self.n_neighbors = n_neighbors
         self.metric = metric
+
+    @property
+    def visual_input(self) -> VisualInput:
+        """The visual graph, unless it is left out."""
+        return "graph" if self.visual else "none"
 
     def _complete(
         self, D: sparse.csr_array, X: Array | None, laplacian: sparse.csr_array | None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pipeline_lib.registry import MethodSpec
 
 _THESIS = "Feng, thesis chapter 4 (Feng, Feng, Jin, Jain 2014)"
+_LRES = (
+    "Zhu, Yan, Ma 2010, Image tag refinement towards low-rank, content-tag prior and error sparsity"
+)
 
 
 def _method(name: str, target: str, summary: str, source: str, **more: object) -> MethodSpec:
@@ -25,6 +28,35 @@ METHODS = (
         "Noisy matrix recovery: multinomial likelihood with a trace norm, tags only.",
         _THESIS,
         test_grid={"lam": (1.0, 3.0)},
+        defaults={"alpha": 0.0},
+    ),
+    _method(
+        "TCMR",
+        "tcmr:TCMR",
+        "Noisy matrix recovery with a graph term over visually similar images.",
+        _THESIS,
+        test_grid={"lam": (1.0,), "alpha": (0.1,)},
+        defaults={"alpha": 0.1},
+    ),
+    _method(
+        "TCMR-lr",
+        "tcmr_linear:TCMRLinear",
+        "TCMR0 mixed with a vote of visual neighbours.",
+        _THESIS,
+        test_grid={"lam": (1.0,), "n_neighbors": (10,)},
+    ),
+    _method(
+        "TCMR-simplex",
+        "multinomial:MultinomialRecovery",
+        "The problem of the theory: likelihood with a trace norm over rows on the simplex.",
+        _THESIS,
+        test_grid={"lam": (15.0,)},
+    ),
+    _method(
+        "MaximumLikelihood",
+        "multinomial:MaximumLikelihood",
+        "The observed share of each tag, image by image: what is known without other images.",
+        _THESIS,
     ),
     _method(
         "TCMR-regression",
@@ -73,8 +105,44 @@ METHODS = (
         "LRES0",
         "lres:LRES0",
         "Low-rank part plus sparse error of the tag matrix, tags only.",
-        "Zhu, Yan, Ma 2010, Image tag refinement towards low-rank, content-tag prior and error sparsity",
+        _LRES,
         test_grid={"l1": (1.0,)},
+    ),
+    _method(
+        "LRES",
+        "lres:LRES",
+        "Low-rank part plus sparse error of the tag matrix, with a graph of similar images.",
+        _LRES,
+        test_grid={"l1": (1.0,)},
+    ),
+    _method(
+        "vKNN",
+        "annotators:VisualNeighbors",
+        "Vote of the visually nearest images.",
+        "Makadia, Pavlovic, Kumar 2010, Baselines for image annotation",
+        test_grid={"n_neighbors": (10,)},
+    ),
+    _method(
+        "TagProp",
+        "annotators:TagPropCompleter",
+        "Vote of the visual neighbours with learned weights.",
+        "Guillaumin, Mensink, Verbeek, Schmid 2009, TagProp",
+        test_grid={"n_neighbors": (10,)},
+    ),
+    _method(
+        "FastTag",
+        "annotators:FastTagCompleter",
+        "Two linear maps, from features and from tags to completed tags.",
+        "Chen, Zheng, Weinberger 2013, Fast image tagging",
+        test_grid={"gamma": (1.0,)},
+    ),
+    _method(
+        "RKML",
+        "annotators:RKMLCompleter",
+        "Vote of the neighbours under a kernel metric learned from the tags.",
+        "Feng, thesis chapter 3 (Feng, Jin, Jain 2013)",
+        test_grid={"gamma": (0.5,), "rank": (10,), "n_components": (4,)},
+        stochastic=True,
     ),
     _method(
         "CoOccurrence",

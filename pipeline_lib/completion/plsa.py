@@ -39,12 +39,15 @@ class ProbabilisticLSA(TagCompleter, IterativeEstimator):
 
     Notes
     -----
-    An iteration costs O(nnz z): only the observed entries of the mixture are formed.
+    An iteration costs O(nnz z): only the observed entries of the mixture are formed. D may hold
+    counts.
 
     References
     ----------
     Hofmann, Probabilistic latent semantic indexing, 1999; Feng, thesis, section 4.7.3.1.
     """
+
+    takes_counts = True
 
     def __init__(
         self,
@@ -74,11 +77,11 @@ class ProbabilisticLSA(TagCompleter, IterativeEstimator):
         converged = False
         while len(history) < max_iter and not converged:
             joint = np.einsum("ez,ez->e", mixtures[rows], topics.T[columns])
-            history.append(-float(np.log(joint).sum()))
+            history.append(-float(D.data @ np.log(joint)))
             if len(history) > 1:
                 converged = history[-2] - history[-1] <= self.tol * max(1.0, abs(history[-2]))
             # Both M-steps are products with the matrix of d_ij / q_ij on the observed entries.
-            ratio = sparse.csr_array((1.0 / joint, columns, D.indptr), shape=(n, m))
+            ratio = sparse.csr_array((D.data / joint, columns, D.indptr), shape=(n, m))
             new_mixtures = mixtures * (ratio @ topics.T)
             topics = _normalise(topics * (ratio.T @ mixtures).T)
             mixtures = _normalise(new_mixtures)

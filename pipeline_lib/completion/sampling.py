@@ -253,6 +253,31 @@ def validation_folds(
         yield left, images
 
 
+def hold_out_draw(counts: ArrayLike, seed: int) -> NDArray[np.int64]:
+    """Take one random draw of each image with two draws or more out of a table of counts.
+
+    Parameters
+    ----------
+    counts : array of shape (n, m)
+        How often each tag was drawn.
+    seed : int
+
+    Returns
+    -------
+    ndarray of int64, shape (n, m)
+        What is left.
+    """
+    left = np.array(counts, dtype=np.int64)
+    reached = left.cumsum(axis=1)
+    drawn = reached[:, -1]
+    able = np.flatnonzero(drawn >= 2)
+    place = np.random.default_rng(seed).integers(drawn[able])
+    # The draws of a row in the order of its tags: number `place` falls on the first tag beyond it.
+    columns = (reached[able] <= place[:, None]).sum(axis=1)
+    left[able, columns] -= 1
+    return left
+
+
 def _binary(matrix: ArrayLike, name: str) -> Tags:
     values = np.asarray(matrix)
     if values.ndim != 2 or not np.isin(values, (0, 1)).all():

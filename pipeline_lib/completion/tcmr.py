@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline_lib.base import IterativeEstimator
-from pipeline_lib.completion.base import TagCompleter, check_count, check_positive
+from pipeline_lib.completion.base import TagCompleter, VisualInput, check_count, check_positive
 from pipeline_lib.completion.losses import LOSSES, SteepLoss, WeightedLoss
 from pipeline_lib.completion.matrix_recovery import (
     LowRankPoint,
@@ -131,6 +131,11 @@ class TCMR(TagCompleter, IterativeEstimator):
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.solver = solver
+
+    @property
+    def visual_input(self) -> VisualInput:
+        """A graph where there is a graph term."""
+        return "graph" if self.alpha > 0.0 else "none"
 
     @property
     def probabilities_(self) -> Array:

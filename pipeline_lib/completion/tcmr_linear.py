@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipeline_lib.completion.base import TagCompleter, check_count
+from pipeline_lib.completion.base import TagCompleter, VisualInput, check_count
 from pipeline_lib.completion.tcmr import TCMR
 from pipeline_lib.completion.visual_graph import neighbor_distances
 from pipeline_lib.errors import InputError
@@ -77,6 +77,11 @@ class TCMRLinear(TagCompleter):
         self.eps = eps
         self.tol = tol
         self.max_iter = max_iter
+
+    @property
+    def visual_input(self) -> VisualInput:
+        """The features."""
+        return "features"
 
     def _complete(
         self, D: sparse.csr_array, X: Array | None, laplacian: sparse.csr_array | None

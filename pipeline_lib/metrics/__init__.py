@@ -5,6 +5,7 @@ from pipeline_lib.metrics.average_ranks import CriticalDifference, critical_diff
 from pipeline_lib.metrics.clustering import ari, clustering_accuracy, nmi
 from pipeline_lib.metrics.completion import completion_metrics
 from pipeline_lib.metrics.ranking import RankingDefinition, ranking_metrics
+from pipeline_lib.metrics.recovery import held_out_likelihood, recovery_metrics
 from pipeline_lib.metrics.resampling import bootstrap_interval
 from pipeline_lib.metrics.result import MetricResult
 from pipeline_lib.metrics.retrieval import retrieval_metrics
@@ -24,9 +25,11 @@ __all__ = [
     "compare_many",
     "completion_metrics",
     "critical_difference",
+    "held_out_likelihood",
     "holm",
     "nmi",
     "ranking_metrics",
+    "recovery_metrics",
     "retrieval_metrics",
     "tag_metrics",
     "write_qrels",

@@ -23,6 +23,8 @@ _SECTIONS = {
     "completion": "pipeline_lib.report.completion:sections",
     "retrieval": "pipeline_lib.report.retrieval:sections",
 }
+# What a problem kind says of several of its problems together.
+_ACROSS = {"completion": "pipeline_lib.report.completion_sweep:across"}
 
 
 def write_report(record: RunRecord) -> Path:
@@ -34,8 +36,10 @@ def write_report(record: RunRecord) -> Path:
 def render(record: RunRecord) -> str:
     """Render the report of a run as HTML text."""
     problems = []
+    views: dict[str, list[ProblemView]] = {}
     for problem in record.suite.problems:
         view = problem_view(record, problem.title)
+        views.setdefault(problem.kind, []).append(view)
         make = registry.load_object(_SECTIONS[problem.kind])
         sections: list[Section] = make(view) if len(view.results) else []
         problems.append(
@@ -47,11 +51,16 @@ def render(record: RunRecord) -> str:
                 "warnings": _warnings(view),
             }
         )
+    across: list[Section] = []
+    for kind, make_across in _ACROSS.items():
+        if kind in views:
+            across += registry.load_object(make_across)(views[kind])
     template = _environment().get_template("report.html.j2")
     return template.render(
         suite=record.suite,
         run=record.id,
         status=record.status,
+        across=across,
         problems=problems,
         manifest=record.manifest,
         facts=_facts(record),
