@@ -9,8 +9,9 @@ from pipeline_lib.errors import InputError
 from pipeline_lib.metrics.checks import finite_scores
 from pipeline_lib.metrics.result import MetricResult, metric_result
 
-# A draw to which a method gave no probability at all must not outweigh all the others.
-_LEAST_PROBABILITY = 1e-6
+# A draw to which a method gave no probability at all must not outweigh all the others: the least
+# that counts is this share of the uniform probability.
+_LEAST_SHARE = 0.1
 
 
 def recovery_metrics(estimated: ArrayLike, true: ArrayLike) -> MetricResult:
@@ -45,7 +46,7 @@ def held_out_likelihood(estimated: ArrayLike, held_out: ArrayLike) -> MetricResu
     Parameters
     ----------
     estimated : array-like of shape (n, tags)
-        Rows of probabilities; those below 1e-6 count as 1e-6.
+        Rows of probabilities; those below a tenth of the uniform one count as that.
     held_out : array-like of shape (n, tags)
         Counts of the draws.
 
@@ -65,6 +66,6 @@ def held_out_likelihood(estimated: ArrayLike, held_out: ArrayLike) -> MetricResu
             f"estimated probabilities have shape {Q.shape}", expected=f"{counts.shape}"
         )
     drawn = counts.sum(axis=1)
-    total = (counts * np.log(np.maximum(Q, _LEAST_PROBABILITY))).sum(axis=1)
+    total = (counts * np.log(np.maximum(Q, _LEAST_SHARE / Q.shape[1]))).sum(axis=1)
     mean = np.divide(total, drawn, out=np.full(len(Q), np.nan), where=drawn > 0)
     return metric_result("image", np.arange(len(Q)), {"log_likelihood": mean})

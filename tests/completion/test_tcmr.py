@@ -11,7 +11,9 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
+from pipeline_lib.completion.certificate import lower_bound
 from pipeline_lib.completion.tcmr import TCMR
 from pipeline_lib.errors import InputError
 from pipeline_lib.graphs.laplacian import laplacian
@@ -260,3 +262,51 @@ def test_clone_and_refit() -> None:
     assert np.array_equal(again.fit(D).scores_, model.scores_)
     model.fit(D[:10])
     assert model.probabilities_.shape == (10, 10) != first.shape
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("solver", ["splitting", "gradient"])
+def test_threads_give_the_same_result(
+    alpha: float, solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many small blocks, so that threads have something to share out.
+    monkeypatch.setattr("pipeline_lib.completion.losses._BLOCK_ENTRIES", 5 * 25)
+    monkeypatch.setattr("pipeline_lib.completion.row_blocks._GROUP_ENTRIES", 20 * 25)
+    D = low_rank_tags(203, 25, 3, 3, seed=13)
+    W = np.eye(203, k=1) + np.eye(203, k=-1)
+    found = []
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads, user_api="blas"):
+            model = TCMR(1.0, alpha=alpha, solver=solver, tol=1e-9, max_iter=5000)
+            found.append(model.fit(D, laplacian=laplacian(W)))
+    alone, *together = found
+    for model in together:
+        # Sums are taken in the same order; BLAS itself may round otherwise on more threads.
+        assert model.objective_ == pytest.approx(alone.objective_, rel=1e-10)
+        assert np.abs(model.scores_ - alone.scores_).max() < 1e-4
+        assert (model.rank_, model.converged_) == (alone.rank_, True)
+
+
+@pytest.mark.parametrize("lam", [0.5, 1.0, 3.0])
+def test_the_minimum_is_certified_by_its_dual(lam: float) -> None:
+    D = low_rank_tags(150, 40, 4, 3, seed=14)
+    gaps = []
+    for tol in (1e-4, 1e-8, 1e-12):
+        model = TCMR(lam, tol=tol).fit(D)
+        bound = lower_bound(model.scores_, D, lam, model.rank_)
+        gaps.append((model.objective_ - bound) / abs(model.objective_))
+    assert all(gap > -1e-12 for gap in gaps)
+    assert gaps[1] < 1e-6 and gaps[2] < 1e-9
+
+
+def test_the_bound_is_one_for_any_point() -> None:
+    D = low_rank_tags(50, 20, 3, 3, seed=15)
+    least = TCMR(1.0, tol=1e-12).fit(D).objective_
+    random = np.random.default_rng(0)
+    for rank in (0, 5, 20):
+        for Q in (
+            np.full(D.shape, 0.3),
+            random.random(D.shape),
+            4.0 * random.random(D.shape) - 2.0,
+        ):
+            assert lower_bound(Q, D, 1.0, rank) <= least + 1e-9

@@ -122,6 +122,6 @@ def test_counts_are_taken_or_refused(spec: registry.MethodSpec) -> None:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_features_that_do_not_fit_are_refused(spec: registry.MethodSpec) -> None:
-    for features in (X[:-1], X[:, 0], np.where(X == X[0, 0], np.nan, X)):
+    for features in (X[:-1], X[:, 0], np.where(X[0, 0] == X, np.nan, X)):
         with pytest.raises(InputError):
             build(spec).fit(D, X=features)
