@@ -111,7 +111,7 @@ def test_degenerate_tags(method: TagCompleter, D: np.ndarray) -> None:
     ("D", "message"),
     [
         (np.zeros((3, 4)), "no observed tag"),
-        (np.full((3, 4), 2), "only 0 and 1"),
+        (np.full((3, 4), 0.5), "only 0 and 1|whole numbers"),
         (np.full((3, 4), np.nan), "NaN"),
         (np.ones(4), "axes"),
         (np.ones((0, 4)), "shape"),
