@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline_lib import registry
-from pipeline_lib.completion.suggest import suggest_tags
+from pipeline_lib.completion.suggest import read_tags, suggest_tags
+from pipeline_lib.completion.weight import choose_weight
 from pipeline_lib.errors import InputError
-
-_LAMBDA = 3.0
 
 
 def complete_tags(table: Path, out: Path | None, method: str, count: int) -> list[Path]:
     """Rank the tags each image lacks, and write them to Parquet and CSV.
+
+    The weight of a trace norm is chosen by cross-validation on the tags of the file.
 
     Parameters
     ----------
@@ -33,12 +34,23 @@ def complete_tags(table: Path, out: Path | None, method: str, count: int) -> lis
     Raises
     ------
     InputError
-        If the method is unknown or the table cannot be read; nothing is written then.
+        If the method is unknown or needs more than tags, or the table cannot be read; nothing is
+        written then.
     """
     spec = registry.method(method, "completion")
-    required = [name for name, p in spec.parameters().items() if p.required]
-    params = {**spec.defaults, **{name: _LAMBDA for name in required if name == "lam"}}
-    suggestions = suggest_tags(table, spec.load()(**params), count)
+    required = {name for name, parameter in spec.parameters().items() if parameter.required}
+    cls = spec.load()
+    if (
+        required - {"lam"}
+        or cls(**spec.defaults, **dict.fromkeys(required, 1)).visual_input != "none"
+    ):
+        raise InputError(
+            f"{method} needs visual features, a table of tags has none",
+            remedy="choose a method for tags alone, such as TCMR-regression or CoOccurrence",
+        )
+    tags = read_tags(table)
+    params = {**spec.defaults, **({"lam": choose_weight(tags.D)} if "lam" in required else {})}
+    suggestions = suggest_tags(tags, cls(**params), count)
     stem = out.with_suffix("") if out is not None else table.with_name(f"{table.stem}-suggestions")
     if not stem.parent.is_dir():
         raise InputError("the folder for the suggestions does not exist", path=stem.parent)

@@ -63,13 +63,15 @@ def read_tags(path: str | Path) -> TagTable:
     return TagTable(D, list(images), list(tags))
 
 
-def suggest_tags(path: str | Path, completer: TagCompleter, n_suggestions: int = 5) -> pl.DataFrame:
+def suggest_tags(
+    table: str | Path | TagTable, completer: TagCompleter, n_suggestions: int = 5
+) -> pl.DataFrame:
     """Rank the tags that each image of a file does not have yet.
 
     Parameters
     ----------
-    path : str or Path
-        File as in `read_tags`.
+    table : str, Path or TagTable
+        File as in `read_tags`, or what that has read.
     completer : TagCompleter
         Method to fit; it sees the tags only.
     n_suggestions : int, default=5
@@ -88,7 +90,8 @@ def suggest_tags(path: str | Path, completer: TagCompleter, n_suggestions: int =
     """
     if n_suggestions < 1:
         raise InputError(f"n_suggestions={n_suggestions}", expected="at least 1")
-    table = read_tags(path)
+    if not isinstance(table, TagTable):
+        table = read_tags(table)
     scores = completer.fit(table.D).scores_
     n, m = scores.shape
     wanted = min(n_suggestions, m)

@@ -7,11 +7,19 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy import sparse
 
+from flows.complete import complete_tags
+from pipeline_lib import registry
 from pipeline_lib.completion.cooccurrence import CoOccurrence
 from pipeline_lib.completion.frequency import Frequency
+from pipeline_lib.completion.sampling import hide_tags
 from pipeline_lib.completion.suggest import read_tags, suggest_tags
+from pipeline_lib.completion.tcmr import TCMR
+from pipeline_lib.completion.weight import choose_weight
+from pipeline_lib.datasets.generators import draw_tags, low_rank_probabilities
 from pipeline_lib.errors import InputError
+from pipeline_lib.metrics.completion import completion_metrics
 
 
 def write(folder: Path, content: str | bytes) -> Path:
@@ -126,3 +134,42 @@ def test_ties_rank_by_first_appearance_and_blocks_do_not_show(
         part = part.sort("rank")
         keys = [(-score, order.index(tag)) for tag, score in part.select("tag", "score").rows()]
         assert keys == sorted(keys)
+
+
+def test_the_weight_is_one_that_recovers_observed_tags() -> None:
+    probabilities, _ = low_rank_probabilities(400, 30, 3, concentration=0.15, floor=0.02, seed=1)
+    Y = draw_tags(probabilities, 6, seed=1)
+    D = sparse.csr_array(hide_tags(Y, 3, seed=0))
+    lam = choose_weight(D)
+    assert lam in [pytest.approx(share * 20.0) for share in (0.02, 0.045, 0.1)]
+    found = [
+        completion_metrics(TCMR(share * 20.0).fit(D).scores_, D.toarray(), Y, [1]).means["ap_at_1"]
+        for share in (0.02, 0.045, 0.1)
+    ]
+    chosen = completion_metrics(TCMR(lam).fit(D).scores_, D.toarray(), Y, [1]).means["ap_at_1"]
+    assert chosen >= max(found) - 0.05
+
+
+def test_the_weight_of_a_few_images_leaves_something_to_rank_by() -> None:
+    D = sparse.csr_array(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1], [1, 0, 0]]))
+    lam = choose_weight(D)
+    assert lam == pytest.approx(0.045 * 2.0)
+    scores = TCMR(lam).fit(D).scores_
+    assert scores[3, 1] > scores[3, 2]
+
+
+@pytest.mark.parametrize("spec", [s for s in registry.methods() if s.kind == "completion"])
+def test_the_command_takes_every_method_for_tags_alone(
+    spec: registry.MethodSpec, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "image,tag\na,x\na,y\nb,x\nb,y\nc,y\nc,z\nd,x\n")
+    visual = spec.name in {"TCMR", "TCMR-lr", "LRES", "vKNN", "TagProp", "FastTag", "RKML"}
+    if visual:
+        with pytest.raises(InputError, match="visual features"):
+            complete_tags(path, None, spec.name, 2)
+        assert list(tmp_path.iterdir()) == [path]
+        return
+    parquet, csv = complete_tags(path, None, spec.name, 2)
+    found = pl.read_parquet(parquet)
+    assert found.filter(pl.col("image") == "d")["tag"].to_list() in (["y", "z"], ["z", "y"])
+    assert found.equals(pl.read_csv(csv, schema=found.schema))
