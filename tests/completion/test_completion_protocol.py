@@ -106,12 +106,12 @@ def test_sweeps_and_recovery_are_drawn_together(tmp_path: Path) -> None:
         problem(f"noise-{x}", f'n_observed = 3\nnoise = {x}\nsweep = "noise"', sweep)
         for x in (0.0, 0.5)
     )
-    theory = method("TCMR-simplex", grid="{ lam = [10.0, 40.0] }") + method("MaximumLikelihood")
+    low_rank = {4: "params = { lam = 40.0 }", 40: "grid = { lam = [10.0, 30.0] }"}
     text += "".join(
         problem(
             f"draws-{k}",
             f'task = "recovery"\nn_observed = {k}\nsweep = "rate"',
-            theory,
+            method("TCMR-simplex") + low_rank[k] + "\n\n" + method("MaximumLikelihood"),
             headline="overlap",
         )
         for k in (4, 40)

@@ -277,7 +277,7 @@ def test_threads_give_the_same_result(
     found = []
     for threads in (1, 2, 4):
         with threadpool_limits(threads, user_api="blas"):
-            model = TCMR(1.0, alpha=alpha, solver=solver, tol=1e-9, max_iter=5000)
+            model = TCMR(1.0, alpha=alpha, eps=0.05, solver=solver, tol=1e-9, max_iter=5000)
             found.append(model.fit(D, laplacian=laplacian(W)))
     alone, *together = found
     for model in together:
