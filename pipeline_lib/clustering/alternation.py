@@ -4,7 +4,7 @@
 
 One outer iteration is an A-step (dictionary), an S-step (graph, where it is learned) and an E-step
 (codes), in this order, so that the codes are those of the dictionary and the graph beside them. No step
-raises the objective. E-steps on the way reduce the optimality residual of the codes to a twentieth, which
+raises the objective. E-steps on the way reduce the optimality residual of the codes to a fifth, which
 reaches the same objective as exact ones at a fraction of their cost; the last one is exact.
 """
 
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 CodeSolver = Callable[..., CodeSolution]
 
 # Share of the code residual left by an E-step on the way.
-_REDUCTION = 0.05
+_REDUCTION = 0.2
 _BOUND = 1.0  # c
 
 

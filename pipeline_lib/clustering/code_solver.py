@@ -26,14 +26,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pipeline_lib.clustering.active_set import RowProblems, solve_rows
+
 Array = NDArray[np.float64]
 
 # A block of rows times atoms should stay in the second-level cache with its seven companions.
 _BLOCK_ENTRIES = 32_768
 _CHECK_EVERY = 10
+_MAX_ROUNDS = 200
 # Conjugate gradients start once fewer entries than this share change sign between two checks.
 _SETTLED = 1e-3
 _CG_STEPS = 100
+_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 # Above this density a dense coupling is multiplied faster than a sparse one.
 _DENSE_COUPLING = 0.1
 
@@ -72,6 +76,11 @@ class CodeProblem:
         At least 0.
     coupling : csr_array of shape (n, n), optional
         P, symmetric positive semidefinite.
+
+    Attributes
+    ----------
+    own : ndarray of shape (n,) or None
+        Diagonal of P where P is diagonal: rows are then independent problems. None where P joins rows.
     """
 
     def __init__(
@@ -81,6 +90,7 @@ class CodeProblem:
         self.correlation = np.ascontiguousarray(correlation)
         self.beta = float(beta)
         self.coupling = None if coupling is None else _fast_matrix(coupling)
+        self.own = _diagonal_only(coupling, len(correlation))
         n, atoms = correlation.shape
         # G <= s I and P <= diag(row sums of |P|): half the Hessian is at most diag(curvature) by rows.
         largest = max(float(np.linalg.eigvalsh(self.gram)[-1]), 0.0)
@@ -155,10 +165,13 @@ def solve_codes(
 
     Notes
     -----
-    Accelerated proximal gradient with gradient restart, its step chosen per row (a hub of the graph
-    does not slow the others down), finds the signs of the codes. Once these settle, conjugate
+    Rows that no coupling joins are solved to `tol` by feature-sign search on all of them at once
+    (`active_set`), as long as they use few atoms.
+
+    Otherwise accelerated proximal gradient with gradient restart, its step chosen per row (a hub of the
+    graph does not slow the others down), finds the signs of the codes. Once these settle, conjugate
     gradients solve the linear system of the entries that are not zero, entries whose sign would flip
-    are set to zero, and the result is kept if F falls; the two alternate until the residual is met.
+    are set to zero, and the step is halved until F falls; the two alternate until the residual is met.
 
     References
     ----------
@@ -170,7 +183,12 @@ def solve_codes(
     codes = np.zeros_like(problem.correlation) if start is None else np.array(start, dtype=float)
     if problem.scale == 0.0:
         return CodeSolution(np.zeros_like(codes), 0.0, 0, True)
-    run = _Run(problem, codes, max_iter)
+    rounds = 0
+    if problem.own is not None and problem.beta > 0.0:
+        rows = RowProblems(problem.gram, problem.own, problem.correlation, problem.beta)
+        limit = min(_MAX_ROUNDS, max_iter)
+        codes, rounds, _ = solve_rows(rows, codes, goal=tol * problem.scale, max_rounds=limit)
+    run = _Run(problem, codes, max_iter, n_iter=rounds)
     allowed = run.value() + run.rounding()
     first = run.codes.copy(), run.residual
     goal = max(tol * problem.scale, reduction * run.residual)
@@ -191,12 +209,14 @@ def solve_codes(
 class _Run:
     """State of one call: the codes H, the product H G + P H, the residual, and what it cost."""
 
-    def __init__(self, problem: CodeProblem, codes: Array, max_iter: int) -> None:
+    def __init__(
+        self, problem: CodeProblem, codes: Array, max_iter: int, *, n_iter: int = 0
+    ) -> None:
         self.problem = problem
         self.codes = np.ascontiguousarray(codes)
         self.product = problem.apply(self.codes)
         self.residual = problem.residual(self.codes, self.product)
-        self.n_iter = 1
+        self.n_iter = n_iter + 1
         self.max_iter = max_iter
 
     def value(self) -> float:
@@ -265,14 +285,18 @@ class _Run:
         self.codes, self.product = codes, product
 
     def conjugate_gradient(self, goal: float) -> bool:
-        """Solve for the nonzero entries with their signs held; keep the result if F falls.
+        """Solve for the entries that are not to be zero with their signs held; go there if F falls.
 
         Preconditioned by the diagonal. Returns whether the residual fell markedly.
         """
         problem = self.problem
         signs = np.sign(self.codes)
-        face = signs != 0.0 if problem.beta > 0.0 else np.ones(signs.shape, dtype=bool)
         remainder = problem.correlation - self.product
+        if problem.beta > 0.0:
+            # Zero entries that violate their condition come in, with the sign they are heading for.
+            coming = (signs == 0.0) & (np.abs(remainder) > 0.5 * problem.beta)
+            signs[coming] = np.sign(remainder[coming])
+        face = signs != 0.0 if problem.beta > 0.0 else np.ones(signs.shape, dtype=bool)
         remainder -= 0.5 * problem.beta * signs
         remainder *= face
         diagonal = problem.pull[:, None] + np.diag(problem.gram)
@@ -300,20 +324,26 @@ class _Run:
             previous, inner = inner, float(np.vdot(remainder, scaled))
             direction *= inner / previous
             direction += scaled
-        trial = self.codes + change
-        flipped = (trial * signs < 0.0) if problem.beta > 0.0 else np.zeros_like(face)
-        if flipped.any():
-            trial[flipped] = 0.0
-            trial_product = problem.apply(trial)
-            self.n_iter += 1
-        else:
-            trial_product = self.product + change_product
-        if not problem.value(trial, trial_product) <= self.value():
-            return False
         before = self.residual
-        self.codes, self.product = trial, trial_product
-        self.residual = problem.residual(trial, trial_product)
-        return self.residual <= 0.5 * before
+        return self._search(change, change_product, signs) and self.residual <= 0.5 * before
+
+    def _search(self, change: Array, change_product: Array, signs: Array) -> bool:
+        """Halve the step until F falls, entries that change sign set to zero; returns whether it did."""
+        problem, value = self.problem, self.value()
+        for step in _STEPS:
+            trial = self.codes + step * change
+            flipped = trial * signs < 0.0
+            if problem.beta > 0.0 and flipped.any():
+                trial[flipped] = 0.0
+                product = problem.apply(trial)
+                self.n_iter += 1
+            else:
+                product = self.product + step * change_product
+            if problem.value(trial, product) <= value:
+                self.codes, self.product = trial, product
+                self.residual = problem.residual(trial, product)
+                return True
+        return False
 
 
 def _extrapolate(new: Array, old: Array, weight: float, out: Array) -> None:
@@ -329,6 +359,15 @@ def _extrapolate(new: Array, old: Array, weight: float, out: Array) -> None:
 def _fast_matrix(matrix: sp.csr_array) -> sp.csr_array | Array:
     n = matrix.shape[0]
     return matrix.toarray() if matrix.nnz > _DENSE_COUPLING * n * n else matrix
+
+
+def _diagonal_only(coupling: sp.csr_array | None, n: int) -> Array | None:
+    """The diagonal of a coupling that has no other entries; None when it joins rows."""
+    if coupling is None:
+        return np.zeros(n)
+    places = sp.coo_array(coupling)
+    joins = (places.row != places.col) & (places.data != 0.0)
+    return None if joins.any() else np.asarray(coupling.diagonal(), dtype=np.float64)
 
 
 def _absolute_row_sums(matrix: Any) -> Array:
