@@ -105,9 +105,12 @@ def low_rank_representation(
     if rank == 0:
         return LowRankRepresentation(U, U, 0.0, 0.0, history, 0, True)
     data = U * s
+    # Without remainders R = U U' is the solution, with U / s as multiplier; where that is infeasible its
+    # rows, shortened, are still the best start.
     M = U.copy()
-    Y = np.zeros_like(M)  # multiplier of data = M diag(s) + N
-    Q = np.zeros_like(M)  # multiplier of M = J
+    Y = U / s  # multiplier of data = M diag(s) + N
+    Y *= np.minimum(1.0, lam / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-300))
+    Q = Y * s  # multiplier of M = J
     penalty = 1.0
     best, best_objective, lower, gap, converged = M, np.inf, 0.0, np.inf, False
     iteration = 0
