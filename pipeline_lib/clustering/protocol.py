@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ from pipeline_lib import registry
 from pipeline_lib.artifacts import Artifact, ArtifactWriter
 from pipeline_lib.clustering.labels import RepresentationClustering, codes_to_labels
 from pipeline_lib.datasets.catalogue import dataset_spec
+from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.transformations import class_subset, rows_per_class
 from pipeline_lib.errors import InputError
 from pipeline_lib.features.pca import PCA, unit_rows
@@ -27,15 +30,24 @@ from pipeline_lib.specs import FeatureStep, Parameters, PathSpec, StrictModel
 _ON_PIXELS = ("KMeans",)
 """Methods that cluster the images as they are; the others work on their principal components."""
 
+_CLASSES = re.compile(r"([1-9][0-9]*) classes")
+
+
+def class_count(split: str) -> int | None:
+    """How many classes a split such as ``8 classes`` draws; None for a part of the dataset."""
+    match = _CLASSES.fullmatch(split)
+    return None if match is None else int(match.group(1))
+
 
 class Clustering(ProblemKind):
     """Clustering images into as many groups as there are classes.
 
-    Each repetition draws its own subset of ``classes`` classes. A method gives a representation, k-means
-    (``restarts`` starts, best objective) the groups, which are scored against the classes. The papers
-    choose parameters by these very scores: with a selection, the problem does so too, and the report
-    says so. The honest company is a row that takes over the choice made on another dataset
-    (``winners_of``).
+    A split is a part of the dataset, clustered whole, or a number of classes such as ``8 classes``: each
+    repetition then draws its own subset of as many classes from the part named in the options. A method
+    gives a representation, k-means (``restarts`` starts, best objective) the groups, which are scored
+    against the classes. The papers choose parameters by these very scores: with a selection, the problem
+    does so too, and the report says so. The honest company is a row that takes over the choice made on
+    another dataset (``winners_of``).
     """
 
     name: ClassVar[str] = "clustering"
@@ -47,8 +59,8 @@ class Clustering(ProblemKind):
 
         Attributes
         ----------
-        classes : int, optional
-            Classes of each random subset; all classes by default.
+        part : str
+            Part of the dataset from which subsets of classes are drawn.
         rows_per_class : int, optional
             Images drawn of each class.
         components : int
@@ -59,27 +71,36 @@ class Clustering(ProblemKind):
             Starts of k-means.
         """
 
-        classes: int | None = Field(default=None, ge=2)
+        part: str = "all"
         rows_per_class: int | None = Field(default=None, ge=1)
         components: int = Field(default=64, ge=1)
         unit_norm: Literal["none", "before", "after", "both"] = "both"
         restarts: int = Field(default=50, ge=1)
 
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
-        """Raise `InputError` unless each split is a part with features and class labels."""
+        """Raise `InputError` unless each split is a part with labels or a number of classes."""
         declared = dataset_spec(dataset)
         for split in splits:
-            if declared.part(split).kind != "matrix":
+            classes = class_count(split)
+            kind = declared.kind if classes else declared.part(split).kind
+            if kind != "matrix":
                 raise InputError(f'"{dataset}" {split} has no class labels to score by', path=path)
+            if classes == 1:
+                raise InputError(
+                    f'split "{split}" leaves nothing to tell apart',
+                    path=path,
+                    expected="2 classes or more",
+                )
 
     def parts(self, spec: PathSpec) -> dict[str, str]:
         """The part whose images are clustered."""
-        return {"all": spec.split}
+        return {"all": spec.split if class_count(spec.split) is None else spec.options["part"]}
 
     def features(self, spec: PathSpec) -> list[FeatureStep]:
         """The drawn images and their principal components, shared by all methods."""
-        names = ("classes", "rows_per_class", "components", "unit_norm")
+        names = ("rows_per_class", "components", "unit_norm")
         params: Parameters = {name: spec.options[name] for name in names}
+        params["classes"] = class_count(spec.split)
         if params["classes"] is not None or params["rows_per_class"] is not None:
             params["seed"] = spec.data_seed("subset")
         return [
@@ -100,7 +121,7 @@ class Clustering(ProblemKind):
         for index in range(len(spec.settings)):
             with log.trial(index) as record:
                 begun = time.perf_counter()
-                model, representation = _represented(spec, index, features[0])
+                model, representation = _represented(spec, index, features[0], data["all"])
                 record.seconds = time.perf_counter() - begun
                 groups = codes_to_labels(
                     representation,
@@ -136,8 +157,9 @@ class Clustering(ProblemKind):
 def make_images(
     params: Parameters, data: Data, previous: Artifact | None
 ) -> Mapping[str, NDArray[Any]]:
-    """Draw a subset of classes and compute principal components."""
-    dataset = data["all"]
+    """Draw a subset of classes and compute principal components; ``rows`` are those drawn."""
+    everything = data["all"]
+    dataset = replace(everything, ids=np.arange(len(everything)))
     if params["classes"] is not None:
         dataset = class_subset(dataset, n_classes=params["classes"], seed=params["seed"])
     if params["rows_per_class"] is not None:
@@ -146,14 +168,24 @@ def make_images(
     pixels = np.asarray(X, dtype=np.float64)
     components = min(params["components"], *pixels.shape)
     projected = PCA(components, unit_norm=params["unit_norm"]).fit(pixels).transform(pixels)
-    if params["unit_norm"] in ("before", "both"):
-        pixels = unit_rows(pixels)
-    return {"pixels": pixels, "X": projected, "y": y}
+    return {"rows": np.asarray(dataset.ids), "X": projected, "y": y}
 
 
-def _represented(spec: PathSpec, index: int, images: Artifact) -> tuple[Any, NDArray[np.float64]]:
+def _pixels(images: Artifact, dataset: Dataset, unit_norm: str) -> NDArray[np.float64]:
+    """The drawn images as they are, of norm 1 where the problem scales them."""
+    X, _ = dataset.labelled()
+    pixels = np.asarray(X[images.array("rows")], dtype=np.float64)
+    return unit_rows(pixels) if unit_norm in ("before", "both") else pixels
+
+
+def _represented(
+    spec: PathSpec, index: int, images: Artifact, dataset: Dataset
+) -> tuple[Any, NDArray[np.float64]]:
     method = registry.method(spec.method, "clustering")
-    X = images.array("pixels" if spec.method in _ON_PIXELS else "X")
+    if spec.method in _ON_PIXELS:
+        X = _pixels(images, dataset, spec.options["unit_norm"])
+    else:
+        X = images.array("X")
     if issubclass(method.load(), RepresentationClustering):
         return None, X
     params = {**method.defaults, **spec.params, **spec.settings[index]}

@@ -1,31 +1,40 @@
-"""Image clustering in the report: table with published rows, verdict, objective histories, time."""
+"""Image clustering in the report: tables over the numbers of classes, verdict, sweeps, convergence, time."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
 import polars as pl
 
+from pipeline_lib.clustering.protocol import class_count
 from pipeline_lib.report.figures import bars, lines
 from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.results_table import results_section, verdict_section
-from pipeline_lib.report.sections import ProblemView, Section
+from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
 
 _PAPER_METHOD = "GraphSCAN"
 _CLAIM = "The paper claims that GraphSCAN is best on average over the numbers of classes."
+_METRICS = (("acc", "ACC"), ("nmi", "NMI"), ("ari", "ARI"))
+_FEWEST_SWEPT = 4
 
 
 def sections(view: ProblemView) -> list[Section]:
     """Make the sections of a clustering problem."""
-    note = "Percent. NMI divides by the larger entropy; accuracy by optimal matching. " + (
-        "Parameters were chosen by the class labels, as the papers do: reach, not a fair choice."
-        if view.problem.selection
-        else "Parameters were fixed beforehand."
-    )
+    counts = {split: class_count(split) for split in view.problem.splits}
+    by_class = {split: count for split, count in counts.items() if count is not None}
+    per_split = pl.col("protocol").is_in(list(by_class))
+    overall = view
+    if len(view.published):
+        overall = replace(view, published=view.published.filter(~per_split))
     made = [
-        results_section(
-            view, [("acc", "ACC"), ("nmi", "NMI"), ("ari", "ARI")], note=note, percent=True
-        ),
+        results_section(overall, _METRICS, note=_note(view), percent=True),
         *verdict_section(view, _PAPER_METHOD, _CLAIM, percent=True),
     ]
+    if len(by_class) > 1:
+        made += _over_classes(view, by_class)
+    made += _sweeps(view)
     if view.results["items"].min() > 1:  # type: ignore[operator]
         baseline = _PAPER_METHOD if _PAPER_METHOD in set(view.results["label"]) else None
         made += paired_section(view, baseline=baseline, items="class subsets")
@@ -40,11 +49,130 @@ def sections(view: ProblemView) -> list[Section]:
     return made
 
 
+def _note(view: ProblemView) -> str:
+    """What the numbers are, and which of them have seen the labels."""
+    drawn = [split for split in view.problem.splits if class_count(split) is not None]
+    sentences = ["Percent. NMI divides by the larger entropy; accuracy by optimal matching."]
+    if len(drawn) > 1:
+        sentences.append(
+            f"Averages over {drawn[0]} to {drawn[-1]}, every number with its own random subsets."
+        )
+    tuned, carried, fixed = [], [], []
+    for entry in view.problem.methods:
+        place = (entry.winners_of or "").rpartition("/")[0]
+        if place:
+            carried.append(f"{entry.row} (on {place})")
+        elif entry.winners_of:
+            carried.append(f"{entry.row} (as {entry.winners_of})")
+        elif any(len(values) > 1 for values in entry.grid.values()):
+            tuned.append(entry.row)
+        elif entry.params:
+            fixed.append(entry.row)
+    if tuned:
+        sentences.append(
+            "Tuned on the class labels they are scored by, as the papers do, so reach rather than a "
+            f"fair choice: {', '.join(tuned)}."
+        )
+    if carried:
+        sentences.append(f"At settings chosen elsewhere: {', '.join(carried)}.")
+    if fixed:
+        sentences.append(f"At settings fixed beforehand: {', '.join(fixed)}.")
+    return " ".join(sentences)
+
+
+def _over_classes(view: ProblemView, counts: Mapping[str, int]) -> list[Section]:
+    """One table and one curve a metric: methods against numbers of classes, published rows below."""
+    ordered = sorted(counts, key=lambda split: counts[split])
+    means = view.per_item.group_by("label", "split").agg(
+        *(pl.col(key).mean() * 100.0 for key, _ in _METRICS)
+    )
+    labels = view.results["label"].to_list()
+    made = []
+    for key, name in _METRICS[:2]:
+        own: dict[str, dict[str, float]] = {label: {} for label in labels}
+        for row in means.iter_rows(named=True):
+            own[row["label"]][row["split"]] = row[key]
+        rows: list[dict[str, object]] = [
+            {"label": label, **values, "mean": sum(values.values()) / max(len(values), 1)}
+            for label, values in own.items()
+        ]
+        classes = {}
+        for method, printed in _printed(view, key):
+            classes[len(rows)] = "published"
+            rows.append({"label": f"{method}, published", **printed})
+        columns = [
+            Column("label", "method"),
+            *(Column(split, str(counts[split]), 2, best=True) for split in ordered),
+            Column("mean", "mean", 2, best=True),
+        ]
+        drawn = lines(
+            [counts[split] for split in ordered],
+            {label: [v.get(split, float("nan")) for split in ordered] for label, v in own.items()},
+            xlabel="number of classes",
+            ylabel=f"{name}, %",
+        )
+        body = html_table(rows, columns, classes=classes) + f"<figure>{drawn}</figure>"
+        made.append(Section(f"{name} by number of classes", body))
+    return made
+
+
+def _printed(view: ProblemView, metric: str) -> Iterator[tuple[str, dict[str, float]]]:
+    """Published values of each method by split, and their printed average."""
+    if not len(view.published):
+        return
+    own = view.published.filter(pl.col("metric") == metric)
+    for (method,), part in own.group_by("method", maintain_order=True):
+        values = dict(zip(part["protocol"], part["value"], strict=True))
+        average = values.pop("average over C", None)
+        yield str(method), {**values, **({} if average is None else {"mean": average})}
+
+
+def _sweeps(view: ProblemView) -> list[Section]:
+    """NMI and ACC along every parameter that some row walks through; other rows stay level."""
+    if not {"vali_nmi", "vali_acc"} <= set(view.trials.columns):
+        return []
+    done = view.trials.filter(pl.col("vali_nmi").is_not_null())
+    walked = {entry.row: _walked(entry.grid) for entry in view.problem.methods}
+    made = []
+    for name in dict.fromkeys(value for value in walked.values() if value):
+        points = sorted(
+            {float(v) for e in view.problem.methods if walked[e.row] == name for v in e.grid[name]}
+        )
+        for key, title in (("vali_nmi", "NMI"), ("vali_acc", "ACC")):
+            series: dict[str, list[float]] = {}
+            for (label,), part in done.group_by("label", maintain_order=True):
+                place = [
+                    json.loads(text).get(name) if walked.get(str(label)) == name else None
+                    for text in part["params"]
+                ]
+                values = pl.DataFrame({"at": pl.Series(place, dtype=pl.Float64), "v": part[key]})
+                means = dict(values.group_by("at").agg(pl.col("v").mean() * 100.0).iter_rows())
+                level = means.get(None, float("nan"))
+                series[str(label)] = [means.get(point, level) for point in points]
+            wide = points[0] > 0.0 and points[-1] > 20.0 * points[0]
+            drawn = lines(points, series, xlabel=name, ylabel=f"{title}, %", log_x=wide)
+            made.append(Section(f"{title} against {name}", f"<figure>{drawn}</figure>"))
+    return made
+
+
+def _walked(grid: Mapping[str, list[object]]) -> str | None:
+    """The one numeric parameter a grid walks through in at least four steps."""
+    many = [name for name, values in grid.items() if len(values) > 1]
+    if len(many) != 1 or len(grid[many[0]]) < _FEWEST_SWEPT:
+        return None
+    numeric = all(isinstance(v, int | float) for v in grid[many[0]])
+    return many[0] if numeric else None
+
+
 def _histories(view: ProblemView) -> list[Section]:
     if not len(view.history):
         return []
+    last = max(view.problem.splits, key=lambda split: class_count(split) or 0)
     first = view.history.filter(
-        (pl.col("key") == "objective") & (pl.col("repetition") == 0) & (pl.col("value") > 0)
+        (pl.col("key") == "objective")
+        & (pl.col("repetition") == 0)
+        & (pl.col("split") == last)
+        & (pl.col("value") > 0)
     )
     series = {
         str(label): part.sort("iteration")["value"].to_list()
@@ -59,4 +187,5 @@ def _histories(view: ProblemView) -> list[Section]:
     drawn = lines(
         range(1, longest + 1), padded, xlabel="outer iteration", ylabel="objective", log_y=True
     )
-    return [Section("Objective", f"<figure>{drawn}</figure>")]
+    note = f"Of the chosen setting, on {last}." if class_count(last) else "Of the chosen setting."
+    return [Section("Objective", f"<figure>{drawn}</figure>", note)]

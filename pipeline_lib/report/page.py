@@ -112,11 +112,8 @@ def _warnings(view: ProblemView) -> list[str]:
     found = []
     if "converged" in view.trials.columns:
         open_trials = view.trials.filter(pl.col("selected") & ~pl.col("converged").fill_null(True))
-        for row in open_trials.iter_rows(named=True):
-            found.append(
-                f"{row['label']}, {row['split']}: the chosen trial stopped at its iteration limit "
-                f"({row['n_iter']}) before meeting its stopping rule"
-            )
+        for (label,), part in open_trials.group_by("label", maintain_order=True):
+            found.append(f"{label}, {_open_trials(part)}")
     for name, info in view.data.items():
         for mismatch in _strings(info.get("mismatch")):
             found.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
@@ -126,6 +123,20 @@ def _warnings(view: ProblemView) -> list[str]:
                 f"{name}: this is the declared variant “{variant}”, not the official release"
             )
     return found
+
+
+def _open_trials(part: pl.DataFrame) -> str:
+    """Say of one row's chosen trials that they have not converged; many at once in one sentence."""
+    if len(part) == 1:
+        split, n_iter = part["split"][0], part["n_iter"][0]
+        return (
+            f"{split}: the chosen trial stopped at its iteration limit ({n_iter}) before meeting its "
+            "stopping rule"
+        )
+    return (
+        f"{len(part)} chosen trials stopped at their iteration limit "
+        f"({part['n_iter'].max()}) before meeting their stopping rule"
+    )
 
 
 def _strings(value: object) -> list[str]:
