@@ -24,18 +24,18 @@ def sections(view: ProblemView) -> list[Section]:
     """Make the sections of a clustering problem."""
     counts = {split: class_count(split) for split in view.problem.splits}
     by_class = {split: count for split, count in counts.items() if count is not None}
-    per_split = pl.col("protocol").is_in(list(by_class))
     overall = view
     if len(view.published):
-        overall = replace(view, published=view.published.filter(~per_split))
-    made = [
-        results_section(overall, _METRICS, note=_note(view), percent=True),
-        *verdict_section(view, _PAPER_METHOD, _CLAIM, percent=True),
-    ]
+        whole = [class_count(protocol) is None for protocol in view.published["protocol"]]
+        overall = replace(view, published=view.published.filter(pl.Series(whole)))
+    made = [results_section(overall, _METRICS, note=_note(view), percent=True)]
+    several = view.results["items"].min() > 1  # type: ignore[operator]
+    if several:
+        made += verdict_section(view, _PAPER_METHOD, _CLAIM, percent=True)
     if len(by_class) > 1:
         made += _over_classes(view, by_class)
     made += _sweeps(view)
-    if view.results["items"].min() > 1:  # type: ignore[operator]
+    if several:
         baseline = _PAPER_METHOD if _PAPER_METHOD in set(view.results["label"]) else None
         made += paired_section(view, baseline=baseline, items="class subsets")
     made += _histories(view)
