@@ -141,18 +141,22 @@ def _sweeps(view: ProblemView) -> list[Section]:
         for key, title in (("vali_nmi", "NMI"), ("vali_acc", "ACC")):
             series: dict[str, list[float]] = {}
             for (label,), part in done.group_by("label", maintain_order=True):
-                place = [
-                    json.loads(text).get(name) if walked.get(str(label)) == name else None
-                    for text in part["params"]
+                swept = walked.get(str(label)) == name
+                values: dict[float | None, list[float]] = {}
+                for text, value in part.select("params", key).iter_rows():
+                    at = float(json.loads(text)[name]) if swept else None
+                    values.setdefault(at, []).append(100.0 * value)
+                series[str(label)] = [
+                    _mean(values.get(point if swept else None, [])) for point in points
                 ]
-                values = pl.DataFrame({"at": pl.Series(place, dtype=pl.Float64), "v": part[key]})
-                means = dict(values.group_by("at").agg(pl.col("v").mean() * 100.0).iter_rows())
-                level = means.get(None, float("nan"))
-                series[str(label)] = [means.get(point, level) for point in points]
             wide = points[0] > 0.0 and points[-1] > 20.0 * points[0]
             drawn = lines(points, series, xlabel=name, ylabel=f"{title}, %", log_x=wide)
             made.append(Section(f"{title} against {name}", f"<figure>{drawn}</figure>"))
     return made
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
 
 
 def _walked(grid: Mapping[str, list[object]]) -> str | None:

@@ -113,7 +113,7 @@ def _warnings(view: ProblemView) -> list[str]:
     if "converged" in view.trials.columns:
         open_trials = view.trials.filter(pl.col("selected") & ~pl.col("converged").fill_null(True))
         for (label,), part in open_trials.group_by("label", maintain_order=True):
-            found.append(f"{label}, {_open_trials(part)}")
+            found.append(f"{label!s}, {_open_trials(part)}")
     for name, info in view.data.items():
         for mismatch in _strings(info.get("mismatch")):
             found.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
@@ -135,7 +135,7 @@ def _open_trials(part: pl.DataFrame) -> str:
         )
     return (
         f"{len(part)} chosen trials stopped at their iteration limit "
-        f"({part['n_iter'].max()}) before meeting their stopping rule"
+        f"({max(part['n_iter'].to_list())}) before meeting their stopping rule"
     )
 
 
