@@ -1,7 +1,7 @@
 """Datasets that are made instead of read: every draw is fixed by its seed and its sizes.
 
 `two_moons` and `three_rings` are the point clouds of Figures 1 and 2 of "Ranking with Adaptive
-Neighbors" (Li, Li, Nie 2017), `low_rank_tags` draws tags from the model behind the recovery theory
+Neighbors" (Li, Li, Nie 2018), `low_rank_tags` draws tags from the model behind the recovery theory
 of TCMR (Feng's thesis, section 4.3), and `letor_like` makes queries of any size with the shape of
 the LETOR collections.
 """

@@ -72,7 +72,7 @@ def initial_graph(
 
     References
     ----------
-    M. Li, L. Li, F. Nie, "Ranking with adaptive neighbors", 2017, equations (16)-(19).
+    M. Li, L. Li, F. Nie, "Ranking with adaptive neighbors", 2018, equations (16)-(19).
     """
     points = as_points(X)
     graph = _neighbors_for(points, n_neighbors, neighbors)

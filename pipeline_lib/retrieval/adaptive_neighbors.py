@@ -73,7 +73,7 @@ class RankingAdaptiveNeighbors(RetrievalMethod, IterativeEstimator):
 
     References
     ----------
-    M. Li, L. Li, F. Nie, "Ranking with adaptive neighbors", 2017, equations (5)-(19), algorithm 1;
+    M. Li, L. Li, F. Nie, "Ranking with adaptive neighbors", 2018, equations (5)-(19), algorithm 1;
     `local`: F. Nie, X. Wang, H. Huang, "Clustering and projected clustering with adaptive
     neighbors", KDD 2014.
     """

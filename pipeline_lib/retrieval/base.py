@@ -78,6 +78,7 @@ class RetrievalMethod(BaseEstimator):
             raise InputError(
                 f"the neighbour graph has {neighbors.n_neighbors} neighbours per point",
                 expected=f"at least {self._least_neighbors(len(points))}",
+                remedy="build it with more (in a suite: the option neighbors)",
             )
         self.X_, self.neighbors_ = points, neighbors
         self.n_features_in_ = points.shape[1]

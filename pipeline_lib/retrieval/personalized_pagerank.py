@@ -42,7 +42,7 @@ class PersonalizedPageRank(AffinityMethod):
     References
     ----------
     T. Haveliwala, "Topic-sensitive PageRank", WWW 2002; as a baseline: M. Li, L. Li, F. Nie,
-    "Ranking with adaptive neighbors", 2017.
+    "Ranking with adaptive neighbors", 2018.
     """
 
     def __init__(
