@@ -45,15 +45,14 @@ def _drawn_anew(view: ProblemView) -> bool:
 
 
 def _table(view: ProblemView) -> Section:
-    options = view.problem.options
-    metrics = [
-        column
-        for k in options["cutoffs"]
-        for column in ((f"p_at_{k}", f"P@{k}"), (f"recall_at_{k}", f"R@{k}"))
-    ]
+    precisions = [f"p_at_{k}" for k in view.problem.options["cutoffs"]]
+    headline = view.problem.headline
+    # Recall is precision times K over the size of the class: one column of it is enough.
+    last = headline if headline in precisions else precisions[-1]
+    metrics = [*precisions, last.replace("p_at_", "recall_at_")]
     return results_section(
         view,
-        [*metrics, ("map", "MAP")],
+        [*((metric, _title(metric)) for metric in metrics), ("map", "MAP")],
         note=" ".join(_protocol(view)),
         percent=True,
         time=("predict_seconds", "ranking, s"),

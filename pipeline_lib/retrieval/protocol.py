@@ -164,6 +164,9 @@ class _Ranked:
         self.options = spec.options
         self.y = points.array("y")
         self.rows = points.array("rows")  # places in the dataset, by which images are named
+        # An image drawn twice is two queries: each draw is a database of its own.
+        drawn = spec.options["rows_per_class"] is not None
+        self.names = np.array([f"{spec.repetition}/{row}" if drawn else row for row in self.rows])
         self.X = points.array("X")
         self.recall = float(graph.array("recall")[0])
         neighbors = NeighborGraph(
@@ -195,7 +198,7 @@ class _Ranked:
                 self.options["cutoffs"],
                 count_query=self.options["count_query"],
             )
-            own = part.per_item.with_columns(pl.Series("query", self.rows[block]))
+            own = part.per_item.with_columns(pl.Series("query", self.names[block]))
             unreached = getattr(self.model, "unreached_", None)
             if unreached is not None:
                 own = own.with_columns(pl.Series("unreached", unreached, dtype=pl.Float64))

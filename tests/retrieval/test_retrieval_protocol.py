@@ -66,13 +66,20 @@ def draws(tmp_path_factory):
 def test_images_are_named_by_their_place_in_the_dataset(draws):
     own = draws.per_item["tuned"].filter(pl.col("label") == "Euclidean")
     queries = {
-        repetition: set(part["query"].cast(pl.Int64))
+        repetition: {int(name.removeprefix(f"{repetition}/")) for name in part["query"]}
         for (repetition,), part in own.group_by("repetition")
     }
     assert {len(images) for images in queries.values()} == {60}
     everything = set().union(*queries.values())
     assert max(everything) > 1000 and max(everything) < 1797
     assert queries[0] != queries[1]
+
+
+def test_intervals_hold_the_means_of_all_draws(draws):
+    for row in draws.results.iter_rows(named=True):
+        own = draws.per_item["tuned"].filter(pl.col("label") == row["label"])
+        assert own["map"].mean() == pytest.approx(row["value"])
+        assert row["low"] < row["value"] < row["high"]
 
 
 def test_every_method_has_the_same_test_queries(draws):
