@@ -135,7 +135,7 @@ def _tables(view: ProblemView, drawn: Sequence[Curve], linear: dict[str, object]
         for i, curve in enumerate(drawn):
             points = _published(view, curve.method, metric, own=False)
             if points:
-                columns.append(Column(f"paper{i}", "published", 4))
+                columns.append(Column(f"paper{i}", f"published {i + 1}", 4))
             for m, value in points.items():
                 if m in rows:
                     rows[m][f"paper{i}"] = value
@@ -147,7 +147,7 @@ def _tables(view: ProblemView, drawn: Sequence[Curve], linear: dict[str, object]
         made.append(html_table([rows[m] for m in sorted(rows)], columns, caption=caption))
     datasets = sorted(set(view.published["dataset"])) if len(view.published) else []
     where = (
-        f'<p class="note">Published: {", ".join(datasets)}, same order of methods.</p>'
+        f'<p class="note">Published 1 and 2: the two methods in the paper, on {", ".join(datasets)}.</p>'
         if datasets
         else ""
     )

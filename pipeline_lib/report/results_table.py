@@ -20,6 +20,7 @@ def results_section(
     note: str = "",
     percent: bool = False,
     with_published: bool = True,
+    with_settings: bool = True,
     time: tuple[str, str] = ("fit_seconds", "fit, s"),
     extra: Sequence[Column] = (),
 ) -> Section:
@@ -37,6 +38,8 @@ def results_section(
         Show metrics times 100 with two decimals (published numbers are percent already then).
     with_published : bool
         Whether published rows stand below ours.
+    with_settings : bool
+        Whether a second table names the parameters of each row.
     time : (column, title)
         Which time is shown.
     extra : sequence of Column
@@ -83,7 +86,7 @@ def results_section(
         {"label": row["label"], "chosen": row["origin"]} for row in rows if row.get("origin")
     ]
     body = html_table(rows, columns, classes=classes)
-    if settings:
+    if settings and with_settings:
         body += html_table(settings, [Column("label", "method"), Column("chosen", chosen)])
     return Section(title, body, note.strip())
 
