@@ -165,6 +165,25 @@ def _fit_without_memory(fit, module):
     return wrapped
 
 
+def test_the_exact_kernel_keeps_to_its_memory(monkeypatch):
+    import tracemalloc
+
+    from pipeline_lib.ltr import kernel_ranksvm
+
+    monkeypatch.setattr(kernel_ranksvm, "_BLOCK_BYTES", 2**18)
+    X, y, qid = linear_data(800, n_queries=40)
+    model = KernelRankSVM(C=0.1, gamma=1.0, tol=1e-2, memory_mb=1)  # the whole matrix takes 5 MB
+    tracemalloc.start()
+    try:
+        model.fit(X, y, qid).predict(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2e6
+    held = KernelRankSVM(C=0.1, gamma=1.0, tol=1e-2).fit(X, y, qid)
+    np.testing.assert_allclose(model.predict(X), held.predict(X), atol=1e-6)
+
+
 @pytest.mark.parametrize("C", [0.01, 1.0, 10.0])
 def test_cutting_plane_and_primal_reach_the_same_hinge_objective(C):
     X, y, qid = noisy_data()
