@@ -141,6 +141,67 @@ def compare(
 
 
 @app.command()
+def rerun(
+    reference: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run id, prefix, latest, or a frozen file.")
+    ] = "latest",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: change something, and see what it makes."),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Largest difference of a metric that counts as none.")
+    ] = 1e-6,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Paths at once (default: processors).")
+    ] = None,
+    blas_threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of BLAS (default: as in the run).")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the outcome.")] = False,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Compute a run again without the cache and verify it; status 1 when it comes out otherwise."""
+    from flows.rerun import RerunCommand, rerun_command
+
+    raise typer.Exit(
+        rerun_command(
+            RerunCommand(
+                reference=reference,
+                settings=parse_settings(settings or []),
+                tolerance=tolerance,
+                workers=workers,
+                blas_threads=blas_threads,
+                quiet=quiet,
+                as_json=as_json,
+                home=home,
+            )
+        )
+    )
+
+
+@app.command()
+def freeze(
+    reference: Annotated[
+        str, typer.Argument(metavar="RUN", help="Run id, prefix, or latest.")
+    ] = "latest",
+    out: Annotated[
+        Path | None, typer.Option(help="The file (default: <run id>.frozen.zip here).")
+    ] = None,
+    small: Annotated[
+        float, typer.Option(min=0, help="Largest artifact or own data file that goes in, MB.")
+    ] = 8.0,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Pack a run into one file that `affinity rerun FILE` repeats on another machine."""
+    from flows.rerun import freeze_command
+
+    freeze_command(reference, out, small, as_json, home)
+
+
+@app.command()
 def complete(
     table: Annotated[Path, typer.Argument(metavar="TAGS.csv", help="Rows of image, tag.")],
     out: Annotated[

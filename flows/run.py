@@ -58,7 +58,7 @@ def run_command(command: RunCommand) -> int:
     home = resolve_home(command.home)
     display = ProgressDisplay(quiet=command.quiet or command.as_json)
     display.line(f"home  {home.root}")
-    with _interruptible(display):
+    with interruptible(display):
         record = (
             _plain(command, suite, home, display)
             if command.engine == "plain"
@@ -176,8 +176,11 @@ def _drain() -> None:
 
 
 @contextmanager
-def _interruptible(display: ProgressDisplay) -> Iterator[None]:
-    """Turn SIGTERM into the same orderly end as Ctrl-C.
+def interruptible(
+    display: ProgressDisplay,
+    kept: str = "what was finished is kept, the same command goes on from there",
+) -> Iterator[None]:
+    """Turn SIGTERM into the same orderly end as Ctrl-C; `kept` says what is left then.
 
     The run has been closed (its tables saved, its MLflow run ended) when the exception arrives here;
     what still computes in threads is not waited for.
@@ -192,11 +195,7 @@ def _interruptible(display: ProgressDisplay) -> Iterator[None]:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         display.close()
-        print(
-            "affinity: interrupted; what was finished is kept, the same command goes on from there",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"affinity: interrupted; {kept}", file=sys.stderr, flush=True)
         os._exit(130)
     finally:
         signal.signal(signal.SIGTERM, previous)

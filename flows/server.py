@@ -9,20 +9,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from flows.processes import end, identity
+from pipeline_lib.artifacts import write_text_atomically
 from pipeline_lib.errors import AffinityError, InputError
 from pipeline_lib.home import Home
+from pipeline_lib.locking import exclusively
 
 _START_SECONDS = 120.0
 _LOOPBACK = "127.0.0.1,localhost"
@@ -34,9 +35,20 @@ class ServerError(AffinityError):
 
 @dataclass(frozen=True)
 class ServerState:
-    """A running server: its process, its address, and whether it stays when unused."""
+    """A server that has announced itself.
+
+    Attributes
+    ----------
+    pid : int
+    began : str or None
+        Identity of that process, see `flows.processes.identity`.
+    url : str
+    keep : bool
+        Whether it stays when unused.
+    """
 
     pid: int
+    began: str | None
     url: str
     keep: bool
 
@@ -44,6 +56,15 @@ class ServerState:
     def api(self) -> str:
         """Address of the API."""
         return f"{self.url}/api"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process that announced itself is there; another one may have its id by now."""
+        return self.began is not None and identity(self.pid) == self.began
+
+    def write(self, folder: Path) -> None:
+        """Announce it."""
+        write_text_atomically(folder / "server.json", json.dumps(asdict(self)))
 
 
 class PrefectServer:
@@ -73,7 +94,7 @@ class PrefectServer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / "users.lock").open("a")
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        with _exclusively(self.folder / "start.lock"):
+        with exclusively(self.folder / "start.lock"):
             if running_state(self.folder) is None:
                 self._started = spawn(self.folder, keep=False)
 
@@ -101,7 +122,7 @@ class PrefectServer:
         """Stop using the server, and stop it when nobody else uses it."""
         if self._lock is None:
             return
-        with _exclusively(self.folder / "start.lock"):
+        with exclusively(self.folder / "start.lock"):
             state = read_state(self.folder)
             self._lock.close()
             self._lock = None
@@ -112,11 +133,10 @@ class PrefectServer:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     return
-                pid = state.pid if state is not None else None
-                if pid is None and self._started is not None:
-                    pid = self._started.pid
-                if pid is not None:
-                    stop_process(pid)
+                doomed = {state.pid} if state is not None and state.running else set()
+                if self._started is not None:
+                    doomed.add(self._started.pid)
+                end(doomed, seconds=5.0)
                 (self.folder / "server.json").unlink(missing_ok=True)
         if self._started is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -164,17 +184,17 @@ def read_state(folder: Path) -> ServerState | None:
     """What a server has announced about itself, whether it still runs or not."""
     try:
         state = json.loads((folder / "server.json").read_text(encoding="utf-8"))
-        return ServerState(int(state["pid"]), str(state["url"]), bool(state["keep"]))
-    except (OSError, ValueError, KeyError):
+        return ServerState(
+            int(state["pid"]), state.get("began"), str(state["url"]), bool(state["keep"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def running_state(folder: Path) -> ServerState | None:
     """The announced server if its process lives."""
     state = read_state(folder)
-    if state is None or not alive(state.pid):
-        return None
-    return state
+    return state if state is not None and state.running else None
 
 
 def healthy(api: str, timeout: float) -> bool:
@@ -193,35 +213,3 @@ def bypass_proxies() -> None:
         current = os.environ.get(name, "")
         if "127.0.0.1" not in current:
             os.environ[name] = f"{current},{_LOOPBACK}" if current else _LOOPBACK
-
-
-def stop_process(pid: int) -> None:
-    """End a process: politely, then by force."""
-    for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 2.0)):
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-            if not alive(pid):
-                return
-            time.sleep(0.05)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-@contextmanager
-def _exclusively(path: Path) -> Iterator[None]:
-    with path.open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -17,7 +17,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import quote
+
+from flows.processes import identity
+from pipeline_lib.home import database_path
 
 GRACE_SECONDS = 10.0
 _PORTS = (4200, 0)
@@ -76,13 +78,13 @@ def _last_port(folder: Path) -> int | None:
 
 def _configure(folder: Path, host: str, port: int, *, keep: bool) -> None:
     """Set Prefect's settings; they are read when Prefect is imported."""
+    database = database_path(folder / "prefect.db")
     for name in list(os.environ):
         if name.startswith("PREFECT_"):
             del os.environ[name]
     os.environ.update(
         PREFECT_HOME=str(folder),
-        # Escaped: a "%" in the path would be decoded otherwise.
-        PREFECT_SERVER_DATABASE_CONNECTION_URL=f"sqlite+aiosqlite:///{quote(str(folder / 'prefect.db'))}",
+        PREFECT_SERVER_DATABASE_CONNECTION_URL=f"sqlite+aiosqlite:///{database}",
         PREFECT_SERVER_API_HOST=host,
         PREFECT_SERVER_API_PORT=str(port),
         PREFECT_SERVER_ANALYTICS_ENABLED="false",
@@ -97,7 +99,8 @@ def _configure(folder: Path, host: str, port: int, *, keep: bool) -> None:
 
 def _announce(folder: Path, host: str, port: int, *, keep: bool) -> None:
     (folder / "port.json").write_text(json.dumps({"port": port}), encoding="utf-8")
-    state = {"pid": os.getpid(), "url": f"http://{host}:{port}", "keep": keep}
+    pid = os.getpid()
+    state = {"pid": pid, "began": identity(pid), "url": f"http://{host}:{port}", "keep": keep}
     sibling = folder / ".server.json.partial"
     sibling.write_text(json.dumps(state), encoding="utf-8")
     sibling.replace(folder / "server.json")

@@ -13,8 +13,8 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from flows.service_state import Service
 from pipeline_lib.artifacts import write_text_atomically
 from pipeline_lib.errors import AffinityError, InputError
 from pipeline_lib.home import Home
+from pipeline_lib.locking import exclusively
 from pipeline_lib.tracking import local_uri
 
 POOL = "affinity"
@@ -55,7 +56,7 @@ def start_prefect(home: Home, report: Callable[[str], None]) -> Service:
     folder = home.prefect
     folder.mkdir(parents=True, exist_ok=True)
     started = None
-    with _server_lock(folder):
+    with exclusively(folder / "start.lock"):
         state = running_state(folder)
         # A server that a run started for itself does not schedule and ends with the run; a second one
         # on the same database takes over beside it.
@@ -143,12 +144,11 @@ def _stop_prefect(home: Home, service: Service) -> None:
     if not service.running:
         return
     folder = home.prefect
-    with _server_lock(folder):
+    with exclusively(folder / "start.lock"):
         state = read_state(folder)
         announced = state is not None and state.pid == service.pid
-        if announced and _in_use(folder):
-            body = {"pid": service.pid, "url": service.url, "keep": False}
-            write_text_atomically(folder / "server.json", json.dumps(body))
+        if state is not None and announced and _in_use(folder):
+            replace(state, keep=False).write(folder)
             return
         end(service.processes(), seconds=_STOP_SECONDS)
         if announced:
@@ -252,14 +252,6 @@ def _free_port(preferred: int) -> int:
                 probe.bind(("127.0.0.1", port))
                 return int(probe.getsockname()[1])
     raise ServiceError("no loopback port can be bound")
-
-
-@contextmanager
-def _server_lock(folder: Path) -> Iterator[None]:
-    """Keep runs from starting or stopping the managed server meanwhile."""
-    with (folder / "start.lock").open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _in_use(folder: Path) -> bool:

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from pipeline_lib.errors import ArtifactError
+from pipeline_lib.locking import alive
 
 SIDECAR = "artifact.json"
 SIDECAR_VERSION = 1
@@ -53,6 +54,17 @@ class ArtifactRef:
     fingerprint: str
     cached: bool = False
     notice: str | None = None
+
+    @property
+    def name(self) -> str:
+        """``stage/fingerprint``, as manifests write it."""
+        return f"{self.stage}/{self.fingerprint}"
+
+    @classmethod
+    def of(cls, name: str) -> ArtifactRef:
+        """Read a name."""
+        stage, _, fingerprint = name.partition("/")
+        return cls(stage, fingerprint)
 
 
 class ArtifactWriter:
@@ -179,7 +191,7 @@ class ArtifactStore:
             If it is absent or a file does not match its checksum.
         """
         folder = self.folder(ref.stage, ref.fingerprint)
-        sidecar = _read_sidecar(folder)
+        sidecar = read_sidecar(folder)
         if _verified.get(folder) != sidecar["files"]:
             verify_files(folder, sidecar)
             _verified[folder] = sidecar["files"]
@@ -251,7 +263,7 @@ class ArtifactStore:
         """Remove what dead processes left unfinished."""
         for folder in (self.root / "tmp").glob("*"):
             owner = folder.name.split(".")[1] if folder.name.count(".") >= 2 else ""
-            if owner.isdigit() and not _alive(int(owner)):
+            if owner.isdigit() and not alive(int(owner)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _sound(self, ref: ArtifactRef) -> bool:
@@ -357,7 +369,14 @@ def _seal(
     _sync(folder)
 
 
-def _read_sidecar(folder: Path) -> dict[str, Any]:
+def read_sidecar(folder: Path) -> dict[str, Any]:
+    """Read the sidecar of the artifact in a folder; the files it names are not looked at.
+
+    Raises
+    ------
+    ArtifactError
+        If it is absent or does not match its own checksum.
+    """
     try:
         sealed = json.loads((folder / SIDECAR).read_text(encoding="utf-8"))
         body: dict[str, Any] = sealed["sidecar"]
@@ -378,13 +397,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -8,21 +8,23 @@ import platform
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-RECORDED_PACKAGES = (
-    "affinity-bench",
+COMPUTING_PACKAGES = (
     "numpy",
     "scipy",
     "scikit-learn",
     "polars",
     "pyarrow",
-    "prefect",
-    "mlflow",
+    "joblib",
+    "threadpoolctl",
+    "h5py",
     "lightgbm",
     "xgboost",
     "implicit",
@@ -30,8 +32,10 @@ RECORDED_PACKAGES = (
     "scikit-image",
     "pillow",
 )
+"""Packages whose version a computed value can depend on; those that bring methods come on top."""
 
-_limits: list[threadpool_limits] = []
+_OTHER_PACKAGES = ("affinity-bench", "prefect", "mlflow")
+_PLUGINS = "affinity_bench.methods"
 
 
 def cpu_count() -> int:
@@ -52,7 +56,7 @@ def set_blas_threads(threads: int) -> None:
     import sklearn.utils  # noqa: F401
 
     del scipy
-    _limits.append(threadpool_limits(limits=threads))
+    threadpool_limits(limits=threads)
 
 
 def silence_convergence_warnings() -> None:
@@ -62,23 +66,39 @@ def silence_convergence_warnings() -> None:
     warnings.filterwarnings("ignore", category=ConvergenceWarning)
 
 
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that a run uses, as far as they are installed."""
+    return _versions(_OTHER_PACKAGES) | computing_packages()
+
+
 def blas_threads() -> int:
-    """Threads that BLAS uses now (the largest over the loaded libraries)."""
-    return max(
-        (pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1
-    )
+    """Threads that BLAS uses now."""
+    return int(_blas()["blas_threads"])
 
 
 @cache
-def package_versions() -> dict[str, str]:
-    """Versions of the packages that results can depend on."""
-    found = {}
-    for name in RECORDED_PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+def computing_packages() -> dict[str, str]:
+    """Versions of the packages that computed values can depend on."""
+    plugins = {
+        point.dist.name
+        for point in importlib.metadata.entry_points(group=_PLUGINS)
+        if point.dist is not None
+    }
+    return _versions((*COMPUTING_PACKAGES, *sorted(plugins)))
+
+
+def computing_environment() -> dict[str, Any]:
+    """What a value computed now can depend on beside its specification, its data and the code.
+
+    Kept with each artifact: names of artifacts leave it out, so that a run may reuse what another
+    environment has computed, and a run's own environment is not that of everything it shows.
+    """
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        **_blas(),
+        "packages": computing_packages(),
+    }
 
 
 @cache
@@ -96,24 +116,33 @@ def code_version() -> dict[str, Any]:
 
 def environment_record() -> dict[str, Any]:
     """Everything about the environment that a result row refers to."""
-    libraries = sorted(
-        {
-            f"{pool.get('internal_api')} {pool.get('version')}"
-            for pool in threadpool_info()
-            if pool["user_api"] == "blas"
-        }
-    )
     return {
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpus": cpu_count(),
-        "blas": libraries,
-        "blas_threads": blas_threads(),
+        **_blas(),
         "packages": package_versions(),
         "code": code_version(),
     }
+
+
+def _blas() -> dict[str, Any]:
+    """Libraries of BLAS, and the threads they use now (the largest number over them)."""
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return {
+        "blas": sorted({f"{pool.get('internal_api')} {pool.get('version')}" for pool in pools}),
+        "blas_threads": max((pool["num_threads"] for pool in pools), default=1),
+    }
+
+
+def _versions(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -67,10 +67,14 @@ def fingerprint(
 @cache
 def code_digest(modules: tuple[str, ...]) -> str:
     """Digest of the sources of the modules and of all they import from this project."""
+    return digest(source_digests(modules))
+
+
+def source_digests(modules: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of the source of the modules and of all they import from this project, by name."""
     # CPython 3.11 counts the depth of syntax trees in one place for all threads.
     with _parsing:
-        sources = {name: _source_digest(name) for name in sorted(import_closure(modules))}
-    return digest(sources)
+        return {name: _source_digest(name) for name in sorted(import_closure(modules))}
 
 
 def import_closure(modules: Iterable[str]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline_lib.errors import InputError
+from pipeline_lib.locking import exclusively
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class Home:
         """Hold a named lock against other processes (and other threads) that use this home."""
         folder = self.root / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{name}.lock").open("a") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with exclusively(folder / f"{name}.lock"):
             yield
 
 
@@ -90,6 +89,15 @@ def resolve_home(home: str | Path | None = None) -> Home:
             remedy="set AFFINITY_HOME to a folder you can write",
         )
     return Home(root)
+
+
+def database_path(path: Path) -> str:
+    """Write a path so that it can stand in the address of a SQLite database.
+
+    Only what such an address would read otherwise is escaped: MLflow also makes the folder of the path
+    as it stands there, so a letter escaped without need leaves a stray folder beside the home.
+    """
+    return str(path).replace("%", "%25").replace("?", "%3F")
 
 
 def _default_root() -> Path:

@@ -1,9 +1,9 @@
 """What a run leaves: results table, trials, values per item, manifest; how it is read again.
 
-Layout of ``<home>/runs/<run id>/`` (version 1):
+Layout of ``<home>/runs/<run id>/``:
 
 =====================  ============================================================================
-``manifest.json``      suite, paths, data digests, environment, status (see `Manifest`)
+``manifest.json``      suite, paths, data, artifacts, environment, status (see `manifest`)
 ``results.parquet``    one row for each row of a problem and each metric definition: `RESULT_COLUMNS`,
                        then one column a metric
 ``trials.parquet``     one row a trial: `TRIAL_COLUMNS`, then ``vali_<metric>`` columns
@@ -29,8 +29,6 @@ from pipeline_lib.errors import InputError
 from pipeline_lib.home import Home
 from pipeline_lib.suggest import unknown_name
 from pipeline_lib.suites import Suite
-
-LAYOUT_VERSION = 1
 
 RESULT_COLUMNS = (
     "problem",

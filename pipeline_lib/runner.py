@@ -17,14 +17,14 @@ from typing import Any
 
 import polars as pl
 
-from pipeline_lib import registry, stages, suites
+from pipeline_lib import manifest, registry, stages, suites
 from pipeline_lib.artifacts import Artifact, ArtifactRef, ArtifactStore
 from pipeline_lib.environment import cpu_count, environment_record, set_blas_threads
 from pipeline_lib.errors import AffinityError, TrialError
 from pipeline_lib.execution import Executor, Outcome, thread_executor
 from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.progress import Counts, Progress, Silent
-from pipeline_lib.results import LAYOUT_VERSION, RunRecord
+from pipeline_lib.results import RunRecord
 from pipeline_lib.selection import Choice, choose, validation_table
 from pipeline_lib.specs import Parameters, PathSpec
 from pipeline_lib.store_care import using_store
@@ -125,6 +125,13 @@ class _Row:
     choices: list[Choice] = field(default_factory=list)
     evaluations: dict[int, ArtifactRef] = field(default_factory=dict)
     error: str | None = None
+
+    def evaluated(self, position: int) -> tuple[int, ArtifactRef] | None:
+        """The chosen setting of a path with its evaluation, if it was chosen and evaluated."""
+        for choice in self.choices:
+            if choice.path == position and position in self.evaluations:
+                return choice.setting, self.evaluations[position]
+        return None
 
 
 class Run:
@@ -242,10 +249,9 @@ class Run:
                 raise outcome.error
             self.ingested[outcome.key] = self._seen(outcome.value)
         for dataset, part in parts:
-            self.record.manifest["data"][f"{dataset}/{part}"] = {
-                "digest": stages.content_digest(self.store, self.ingested[dataset, part]),
-                "info": self.store.open(self.ingested[dataset, part]).records.get("info"),
-            }
+            self.record.manifest["data"][f"{dataset}/{part}"] = manifest.data_entry(
+                self.store, self.ingested[dataset, part]
+            )
 
     def _work_through(self, phase: Sequence[tuple[int, MethodEntry]]) -> None:
         """Fit, choose and evaluate the rows of one phase."""
@@ -449,7 +455,7 @@ class Run:
 
     def _begin(self) -> None:
         self.record.manifest = {
-            "version": LAYOUT_VERSION,
+            "version": manifest.VERSION,
             "run": self.record.id,
             "suite": self.suite.model_dump(mode="json"),
             "started": _now(),
@@ -459,7 +465,9 @@ class Run:
             "allow_mismatch": self.allow_mismatch,
             "environment": environment_record(),
             "data": {},
-            "artifacts": [],
+            "paths": [],
+            "artifacts": {},
+            "environments": [],
             "home": str(self.home.root),
         }
         if self.tracker is not None:
@@ -490,15 +498,37 @@ class Run:
             self.record.manifest["ended"] = _now()
             self.record.manifest["computed"] = len(self.computed)
             self.record.manifest["reused"] = len(self.reused)
-            self.record.manifest["artifacts"] = sorted(
-                f"{stage}/{name}" for stage, name in self.computed | self.reused
-            )
+            self._describe()
             self.record.save_tables()
             self.record.save_manifest()
         finally:
             if self.tracker is not None:
                 ended = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
                 self.tracker.finish(ended[status])
+
+    def _describe(self) -> None:
+        """Write into the manifest what was computed, by which code, and what it came out as."""
+        rows = sorted(self.rows.values(), key=lambda row: row.problem)
+        body = self.record.manifest
+        body["paths"] = [
+            manifest.path_entry(
+                self.suite.problems[row.problem].title,
+                row.entry.row,
+                position,
+                path.spec,
+                path.ingested,
+                path.features,
+                path.fitted,
+                row.evaluated(position),
+            )
+            for row in rows
+            for position, path in enumerate(row.paths)
+        ]
+        body["environment"]["code"]["modules"] = manifest.module_digests(
+            path.spec for row in rows for path in row.paths
+        )
+        refs = [ArtifactRef(*name) for name in self.computed | self.reused]
+        body["artifacts"], body["environments"] = manifest.artifact_entries(self.store, refs)
 
     def _outcome(self, row: _Row) -> RowOutcome:
         evaluated = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ from pipeline_lib.artifacts import Artifact, ArtifactRef, ArtifactStore, Artifac
 from pipeline_lib.datasets import acquire
 from pipeline_lib.datasets.canonical import read_canonical
 from pipeline_lib.datasets.container import Dataset
+from pipeline_lib.environment import computing_environment
 from pipeline_lib.fingerprints import canonical_json, digest, fingerprint
 from pipeline_lib.protocol import ProblemKind
 from pipeline_lib.specs import FeatureStep, PathSpec
 
 DATA_TABLE = "data"
 _CACHED_BYTES = 256 << 20
-_INGEST_MODULE = "pipeline_lib.datasets.acquire"
+INGEST_MODULES = ("pipeline_lib.datasets.acquire",)
+MADE_IN = "made_in"
+"""Record of each artifact: `pipeline_lib.environment.computing_environment` at its making."""
 
 _loaded: OrderedDict[Path, Dataset] = OrderedDict()
 _loaded_lock = threading.Lock()
@@ -44,13 +47,13 @@ def run_ingest(root: Path, dataset: str, part: str, allow_mismatch: bool) -> Art
     """
     spec = {"dataset": dataset, "part": part, "allow_mismatch": allow_mismatch}
     sources = acquire.source_digest(dataset, part)
-    name = fingerprint("ingest", {**spec, "sources": sources}, (), (_INGEST_MODULE,))
+    name = fingerprint("ingest", {**spec, "sources": sources}, (), INGEST_MODULES)
 
     def make(out: ArtifactWriter) -> None:
         info = acquire.ingest(dataset, part, out.folder, allow_mismatch=allow_mismatch)
         out.record(info=info)
 
-    return ArtifactStore(root).build("ingest", name, {**spec, "sources": sources}, make)
+    return _build(ArtifactStore(root), "ingest", name, {**spec, "sources": sources}, make)
 
 
 def run_features(root: Path, spec: PathSpec, ingested: Refs) -> list[ArtifactRef]:
@@ -61,11 +64,10 @@ def run_features(root: Path, spec: PathSpec, ingested: Refs) -> list[ArtifactRef
     for step in steps:
         inputs = [content_digest(store, ingested[role]) for role in step.roles]
         inputs += [refs[-1].fingerprint] if refs else []
-        modules = (step.function.partition(":")[0], *step.modules)
         body = step.model_dump(mode="json", exclude={"modules"})
-        name = fingerprint("features", body, inputs, modules)
+        name = fingerprint("features", body, inputs, step_modules(step))
         refs.append(
-            store.build("features", name, body, _FeatureMaker(store, step, ingested, refs[-1:]))
+            _build(store, "features", name, body, _FeatureMaker(store, step, ingested, refs[-1:]))
         )
     return refs
 
@@ -98,7 +100,7 @@ def run_fit(
         data = {role: load_data(store, ref) for role, ref in ingested.items()}
         protocol.fit(spec, data, [store.open(ref) for ref in features], out)
 
-    return store.build("fit", name, spec.model_dump(mode="json"), make)
+    return _build(store, "fit", name, spec.model_dump(mode="json"), make)
 
 
 def run_evaluate(
@@ -113,15 +115,28 @@ def run_evaluate(
     store = ArtifactStore(root)
     protocol: ProblemKind = registry.kind(spec.kind)
     body = {"path": spec.model_dump(mode="json"), "trial": index}
-    modules = _modules(spec)
-    name = fingerprint("evaluate", body, (fitted.fingerprint,), modules)
+    name = fingerprint("evaluate", body, (fitted.fingerprint,), modules(spec))
 
     def make(out: ArtifactWriter) -> None:
         data = {role: load_data(store, ref) for role, ref in ingested.items()}
         opened = [store.open(ref) for ref in features]
         protocol.evaluate(spec, index, data, opened, store.open(fitted), out)
 
-    return store.build("evaluate", name, body, make)
+    return _build(store, "evaluate", name, body, make)
+
+
+def _build(
+    store: ArtifactStore,
+    stage: str,
+    name: str,
+    body: Mapping[str, Any],
+    make: Callable[[ArtifactWriter], None],
+) -> ArtifactRef:
+    def make_and_sign(out: ArtifactWriter) -> None:
+        make(out)
+        out.record(**{MADE_IN: computing_environment()})
+
+    return store.build(stage, name, body, make_and_sign)
 
 
 def fit_fingerprint(
@@ -130,16 +145,19 @@ def fit_fingerprint(
     """Name of a path's fit artifact; also the path's fingerprint in tables and MLflow."""
     inputs = [f"{role}:{content_digest(store, ref)}" for role, ref in sorted(ingested.items())]
     inputs += [ref.fingerprint for ref in features]
-    # What the registry fixes of a method is part of the question as much as what the suite says.
+    body = {"path": spec.model_dump(mode="json"), "method": declared(spec)}
+    return fingerprint("fit", body, inputs, modules(spec))
+
+
+def declared(spec: PathSpec) -> dict[str, Any]:
+    """What the registry fixes of a path's method: part of the question as much as what the suite says."""
     method = registry.method(spec.method, spec.kind)
-    declared = {
+    return {
         "target": method.target,
         "solver": method.solver,
         "feature_map": method.feature_map,
         "defaults": dict(method.defaults),
     }
-    body = {"path": spec.model_dump(mode="json"), "method": declared}
-    return fingerprint("fit", body, inputs, _modules(spec))
 
 
 def content_digest(store: ArtifactStore, ref: ArtifactRef) -> str:
@@ -176,7 +194,13 @@ def features_key(spec: PathSpec) -> str:
     return canonical_json({"dataset": spec.dataset, "parts": parts, "steps": steps})
 
 
-def _modules(spec: PathSpec) -> tuple[str, ...]:
+def step_modules(step: FeatureStep) -> tuple[str, ...]:
+    """Modules whose code a features step runs."""
+    return (step.function.partition(":")[0], *step.modules)
+
+
+def modules(spec: PathSpec) -> tuple[str, ...]:
+    """Modules whose code the fit and the evaluation of a path run."""
     protocol = type(registry.kind(spec.kind)).__module__
     return (protocol, *registry.method(spec.method, spec.kind).modules)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +20,12 @@ from pipeline_lib.artifacts import (
     SIDECAR,
     ArtifactRef,
     ArtifactStore,
-    _read_sidecar,
+    read_sidecar,
     verify_files,
 )
 from pipeline_lib.errors import AffinityError, ArtifactError
 from pipeline_lib.home import Home
+from pipeline_lib.locking import alive
 
 _OTHER_FOLDERS = ("tmp", "locks")
 
@@ -138,7 +138,7 @@ def verify(home: Home) -> Verification:
         present.add(name)
         size += _size(folder)
         try:
-            sidecar = _read_sidecar(folder)
+            sidecar = read_sidecar(folder)
             verify_files(folder, sidecar)
             _verify_name(folder, sidecar)
         except ArtifactError as error:
@@ -194,19 +194,9 @@ def _begun_by_live_processes(manifests: dict[str, dict[str, Any]]) -> float | No
     starts = [
         datetime.fromisoformat(manifest["started"]).timestamp()
         for manifest in manifests.values()
-        if manifest["status"] == "running" and _alive(int(manifest["pid"]))
+        if manifest["status"] == "running" and alive(int(manifest["pid"]))
     ]
     return min(starts, default=None)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _lock_file(home: Home) -> Path:

@@ -27,10 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pipeline_lib.errors import InputError
-from pipeline_lib.home import Home
+from pipeline_lib.home import Home, database_path
+from pipeline_lib.locking import alive
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -185,7 +185,7 @@ class Tracker:
         query = "attributes.status = 'RUNNING'"
         for run in self.client.search_runs([self.experiment], filter_string=query, max_results=200):
             pid = run.data.tags.get("affinity.pid") or self._parent_pid(run)
-            if pid is None or not pid.isdigit() or not _alive(int(pid)):
+            if pid is None or not pid.isdigit() or not alive(int(pid)):
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _parent_pid(self, run: Any) -> str | None:
@@ -248,7 +248,7 @@ def attach_report(record: RunRecord) -> None:
 
 def local_uri(home: Home) -> str:
     """Address of the local MLflow store; characters with a meaning in addresses are escaped."""
-    return "sqlite:///" + quote(str(home.mlflow_database))
+    return "sqlite:///" + database_path(home.mlflow_database)
 
 
 def _silence() -> None:
@@ -272,13 +272,3 @@ def _text(value: Any) -> str:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -294,10 +294,15 @@ def dataset_spec(name: str) -> DatasetSpec:
     InputError
         No such dataset (the nearest names are offered), or its declaration is not valid.
     """
+    return _read_declaration(declaration_path(name))
+
+
+def declaration_path(name: str) -> Path:
+    """Where a dataset is declared; errors as of `dataset_spec`."""
     known = _declarations()
     if name not in known:
         raise unknown_name("dataset", name, sorted(known))
-    return _read_declaration(known[name])
+    return known[name]
 
 
 @cache

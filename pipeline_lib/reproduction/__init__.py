@@ -1,0 +1,1 @@
+"""Computing a run again and saying whether, and if not why, it comes out otherwise."""
