@@ -123,21 +123,47 @@ def report(
 @app.command()
 def compare(
     references: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Run ids, prefixes, or latest.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Run ids, prefixes, latest, suites (their latest run), MLflow ids.",
+        ),
     ],
     metric: Annotated[
         list[str] | None, typer.Option(help="Metric to compare (default: the headline).")
     ] = None,
     baseline: Annotated[str | None, typer.Option(help="Row to compare the others with.")] = None,
+    definition: Annotated[
+        str | None, typer.Option(help="Metric definition, such as standard (default: the first).")
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Set one run beside the published numbers.")
+    ] = False,
     output: Annotated[
-        str, typer.Option("--format", help="markdown, latex, csv or json.")
-    ] = "markdown",
+        str, typer.Option("--format", help="terminal, markdown, latex, csv, json or html.")
+    ] = "terminal",
+    out: Annotated[Path | None, typer.Option(help="Write it to this file instead.")] = None,
+    trec: Annotated[
+        Path | None, typer.Option(help="Folder that gets the rankings as TREC run and qrels files.")
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Compare the rows of one or several runs, paired over the items they share."""
-    from flows.compare import compare_runs
+    from flows.compare import CompareCommand, compare_command
 
-    typer.echo(compare_runs(references, metric or [], baseline, output, home))
+    compare_command(
+        CompareCommand(
+            references=tuple(references),
+            metrics=tuple(metric or ()),
+            baseline=baseline,
+            definition=definition,
+            published=published,
+            output=output,
+            out=out,
+            trec=trec,
+            home=home,
+        )
+    )
 
 
 @app.command()

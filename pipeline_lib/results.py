@@ -17,6 +17,7 @@ Layout of ``<home>/runs/<run id>/``:
 
 from __future__ import annotations
 
+import glob
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +176,19 @@ def find_run(home: Home, reference: str) -> Path:
             remedy="write more of it",
         )
     raise unknown_name("run", reference, folders)
+
+
+def runs_of_suite(home: Home, suite: str) -> list[str]:
+    """Ids of the ended runs of a suite, the latest last."""
+    found = []
+    for path in home.runs.glob(f"{glob.escape(suite)}-*/manifest.json"):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            if manifest["suite"]["name"] == suite and manifest["status"] in ("finished", "failed"):
+                found.append((str(manifest["started"]), path.parent.name))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return [run for _, run in sorted(found)]
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame) -> None:

@@ -240,10 +240,59 @@ def attach_report(record: RunRecord) -> None:
 
     client = MlflowClient(tracking_uri=place["uri"])
     tables = sorted(record.folder.glob("*.parquet"))
-    for path in (record.report, *tables):
+    for path in (record.report, record.folder / "manifest.json", *tables):
         client.log_artifact(place["run"], str(path))
     for path in sorted((record.folder / "per_item").glob("*.parquet")):
         client.log_artifact(place["run"], str(path), "per_item")
+
+
+def fetch_run(home: Home, mlflow_id: str, folder: Path) -> tuple[str, str | None]:
+    """Find the run that an MLflow id names, and bring its tables here unless the home has them.
+
+    Parameters
+    ----------
+    home : Home
+    mlflow_id : str
+        Of a run, or of one of its trials.
+    folder : Path
+        Home folder that gets the tables of a run that `home` does not have.
+
+    Returns
+    -------
+    run : str
+        Its id.
+    row : str or None
+        Label of the row that a trial belongs to.
+
+    Raises
+    ------
+    InputError
+        If MLflow does not know the id, or it is not of this project.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or local_uri(home)
+    if uri == local_uri(home) and not home.mlflow_database.exists():
+        raise InputError(f"no MLflow run {mlflow_id}", path=home.mlflow_database)
+    _silence()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    _silence_loggers()
+    client = MlflowClient(tracking_uri=uri)
+    try:
+        found = client.get_run(mlflow_id)
+    except MlflowException as error:
+        raise InputError(f"no MLflow run {mlflow_id} in {uri} ({_first_line(error)})") from None
+    tags = found.data.tags
+    run, row = tags.get("affinity.run"), tags.get("affinity.row")
+    if run is None:
+        raise InputError(f"the MLflow run {mlflow_id} is not one of this project")
+    if not (home.runs / run / "manifest.json").is_file():
+        target = folder / "runs" / run
+        target.mkdir(parents=True)
+        client.download_artifacts(tags.get(_PARENT, mlflow_id), "", str(target))
+        if not (target / "manifest.json").is_file():
+            raise InputError(f"the MLflow run {mlflow_id} has no tables attached")
+    return run, row
 
 
 def local_uri(home: Home) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from pipeline_lib.errors import InputError
-from pipeline_lib.metrics.resampling import bootstrap_intervals
-from pipeline_lib.metrics.significance import compare_many, paired_values
+from pipeline_lib.metrics.resampling import bootstrap_interval, bootstrap_intervals
+from pipeline_lib.metrics.significance import compare_many, holm, paired_values
 
 
 def comparison_table(
@@ -79,19 +79,84 @@ def comparison_table(
                 "baseline": reference,
             }
         )
-        tests = differences.select(
-            "method",
-            difference="effect",
-            difference_low="interval_low",
-            difference_high="interval_high",
-            **{name: name for name in _TESTS},
-        )
-        blocks.append(
-            means.join(tests, on="method", how="left", maintain_order="left").with_columns(
-                level=level
-            )
-        )
+        blocks.append(_joined(means, differences, level))
     return pl.concat(blocks)
+
+
+def paired_table(
+    frames: Mapping[str, pl.DataFrame],
+    pairs: Mapping[str, str],
+    metrics: Sequence[str],
+    *,
+    item: str | Sequence[str] | None = None,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Set methods side by side, each tested against a counterpart of its own.
+
+    Parameters
+    ----------
+    frames : mapping of str to polars.DataFrame
+        Per-item values of each method.
+    pairs : mapping of str to str
+        Method to the one it is compared with; the two must hold the same items.
+    metrics, item, level, n_resamples, seed
+        As in `comparison_table`.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns as of `comparison_table`; Holm's correction is over the pairs of a metric. What is
+        in no pair, or is only compared with, has null differences.
+    """
+    blocks = []
+    for metric in metrics:
+        tests = [
+            compare_many(
+                {method: frames[method], other: frames[other]},
+                metric,
+                other,
+                item=item,
+                level=level,
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+            for method, other in pairs.items()
+        ]
+        differences = pl.concat(tests).with_columns(
+            pl.Series(f"{name}_holm", holm([test[name][0] for test in tests]))
+            for name in ("p_randomisation", "p_wilcoxon")
+        )
+        values = {name: frame[metric].drop_nulls().to_numpy() for name, frame in frames.items()}
+        means = pl.DataFrame(
+            {
+                "metric": metric,
+                "method": name,
+                "n_items": len(own),
+                "mean": own.mean(),
+                "mean_low": interval[0],
+                "mean_high": interval[1],
+            }
+            for name, own in values.items()
+            for interval in [bootstrap_interval(own, level, seed, n_resamples)]
+        )
+        blocks.append(_joined(means, differences, level))
+    return pl.concat(blocks)
+
+
+def _joined(means: pl.DataFrame, differences: pl.DataFrame, level: float) -> pl.DataFrame:
+    """Means of all methods, and beside them the tests of those that were tested."""
+    shared = ["method"] if "baseline" in means.columns else ["method", "baseline"]
+    tests = differences.select(
+        *shared,
+        difference="effect",
+        difference_low="interval_low",
+        difference_high="interval_high",
+        **{name: name for name in _TESTS},
+    )
+    joined = means.join(tests, on="method", how="left", maintain_order="left")
+    return joined.with_columns(level=level)
 
 
 _TESTS = (
@@ -135,18 +200,19 @@ def to_markdown(table: pl.DataFrame, *, alpha: float = 0.05) -> str:
         mean = f"**{row['mean']:.4f}**" if best else f"{row['mean']:.4f}"
         return f"{mean}{('', ' ▲', ' ▼')[sign]} [{row['mean_low']:.4f}, {row['mean_high']:.4f}]"
 
-    header, rows = _wide(table, alpha, show)
+    header, rows = wide(table, alpha, show)
     lines = [
         *_markdown_rows(
             [escape(cell) for cell in header], [[escape(row[0]), *row[1:]] for row in rows]
         ),
         "",
-        f"{_caption(table, alpha)} ▲ better, ▼ worse.",
+        f"{caption(table, alpha)} ▲ better, ▼ worse.",
         "",
         *_markdown_rows(
             [
                 "Metric",
                 "Method",
+                "Against",
                 "Difference",
                 "Cohen d",
                 "Rank-biserial",
@@ -156,11 +222,14 @@ def to_markdown(table: pl.DataFrame, *, alpha: float = 0.05) -> str:
                 "Holm",
             ],
             [
-                [escape(row["metric"]), escape(row["method"]), *_difference_cells(row)]
+                [
+                    *(escape(row[n]) for n in ("metric", "method", "baseline")),
+                    *difference_cells(row),
+                ]
                 for row in table.iter_rows(named=True)
                 if row["difference"] is not None
             ],
-            names=2,
+            names=3,
         ),
     ]
     return "\n".join(lines) + "\n"
@@ -176,21 +245,21 @@ def to_latex(table: pl.DataFrame, *, alpha: float = 0.05) -> str:
         mean = f"\\textbf{{{row['mean']:.4f}}}" if best else f"{row['mean']:.4f}"
         return mean + ("", "$^{+}$", "$^{-}$")[sign]
 
-    header, rows = _wide(table, alpha, show)
+    header, rows = wide(table, alpha, show)
     lines = [
-        f"% {_caption(table, alpha)} + better, - worse.",
+        f"% {caption(table, alpha)} + better, - worse.",
         f"\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         "\\toprule",
-        " & ".join(_latex_escape(cell) for cell in header) + " \\\\",
+        " & ".join(latex_escape(cell) for cell in header) + " \\\\",
         "\\midrule",
-        *(" & ".join([_latex_escape(row[0]), *row[1:]]) + " \\\\" for row in rows),
+        *(" & ".join([latex_escape(row[0]), *row[1:]]) + " \\\\" for row in rows),
         "\\bottomrule",
         "\\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _wide(
+def wide(
     table: pl.DataFrame, alpha: float, show: Callable[[dict[str, Any], bool, int], str]
 ) -> tuple[list[str], list[list[str]]]:
     """Methods down, metrics across; `show` makes a cell of a row, its bestness and its sign.
@@ -209,16 +278,20 @@ def _wide(
     return ["Method", *metrics], rows
 
 
-def _caption(table: pl.DataFrame, alpha: float) -> str:
+def caption(table: pl.DataFrame, alpha: float) -> str:
+    """What the means are over and what the marks mean."""
     sizes = table["n_items"].unique().sort().to_list()
     items = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    against = table["baseline"].drop_nulls().unique().to_list()
     return (
         f"Means over {items} items with {table['level'][0]:.0%} intervals; marks: difference to "
-        f"{table['baseline'][0]}, paired randomisation test, Holm-corrected p < {alpha:g}."
+        f"{against[0] if len(against) == 1 else 'the counterpart'}, paired randomisation test, "
+        f"Holm-corrected p < {alpha:g}."
     )
 
 
-def _difference_cells(row: Mapping[str, Any]) -> Iterator[str]:
+def difference_cells(row: Mapping[str, Any]) -> Iterator[str]:
+    """Difference with interval, effect sizes and p-values of a row of the table, as text."""
     yield f"{row['difference']:+.4f} [{row['difference_low']:+.4f}, {row['difference_high']:+.4f}]"
     yield f"{row['cohen_d']:+.2f}"
     yield f"{row['rank_biserial']:+.2f}"
@@ -236,7 +309,8 @@ def _markdown_rows(
         yield f"| {' | '.join(row)} |"
 
 
-def _latex_escape(text: str) -> str:
+def latex_escape(text: str) -> str:
+    """Write text so that LaTeX prints it."""
     specials = {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",

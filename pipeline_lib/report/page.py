@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +53,7 @@ def render(record: RunRecord) -> str:
     for kind, make_across in _ACROSS.items():
         if kind in views:
             across += registry.load_object(make_across)(views[kind])
-    template = _environment().get_template("report.html.j2")
-    return template.render(
+    return template("report.html.j2").render(
         suite=record.suite,
         run=record.id,
         status=record.status,
@@ -183,10 +180,10 @@ def _data_table(record: RunRecord) -> str:
     return html_table(rows, columns) if rows else ""
 
 
-def _environment() -> jinja2.Environment:
+def template(name: str) -> jinja2.Template:
+    """Template of a page, by file name."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["pretty"] = lambda value: html.escape(json.dumps(value, indent=2))
-    return environment
+    return environment.get_template(name)
