@@ -30,7 +30,7 @@ from pipeline_lib.specs import Parameters, PathSpec
 from pipeline_lib.store_care import using_store
 from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
 from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
-from pipeline_lib.tracking import Tracker, TrialLog
+from pipeline_lib.tracking import LoggedTrial, Tracker, TrialLog
 
 
 def run_suite(
@@ -98,7 +98,7 @@ class _Path:
     features: list[ArtifactRef] = field(default_factory=list)
     fitted: ArtifactRef | None = None
     error: str | None = None
-    mlflow: dict[int, str] = field(default_factory=dict)
+    mlflow: dict[int, LoggedTrial] = field(default_factory=dict)
 
     @property
     def spec(self) -> PathSpec:
@@ -505,6 +505,8 @@ class Run:
             if self.tracker is not None:
                 ended = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
                 self.tracker.finish(ended[status])
+                if self.tracker.error is not None:
+                    self.progress.notice(self.tracker.error)
 
     def _describe(self) -> None:
         """Write into the manifest what was computed, by which code, and what it came out as."""
@@ -612,7 +614,7 @@ class Run:
         self.tracker.log_metrics(
             metrics,
             {"affinity.selected": "true", "affinity.stage": "evaluate"},
-            run=path.mlflow[setting],
+            trial=path.mlflow[setting],
         )
 
 

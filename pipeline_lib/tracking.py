@@ -21,13 +21,15 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.background import Background
 from pipeline_lib.errors import InputError
 from pipeline_lib.home import Home, database_path
 from pipeline_lib.locking import alive
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
 _PARENT = "mlflow.parentRunId"
 _PARAMETER_LENGTH = 6000
+_TAG_LENGTH = 5000
 _BATCH = 1000  # the server's limit of metrics in one batch
+_FAREWELL_SECONDS = 3.0
 
 
 @dataclass
@@ -70,8 +74,19 @@ class TrialLog:
     failed: str | None = None
 
 
+@dataclass
+class LoggedTrial:
+    """A trial on its way to MLflow; ``run`` is its id once it is there."""
+
+    run: str = ""
+
+
 class Tracker:
-    """Writes one run to MLflow.
+    """Writes one run to MLflow, in a thread beside the computation.
+
+    Between `start` and `finish` nothing waits for the store, and nothing that goes wrong with it stops
+    the run: `error` says what did. A run that is interrupted gives the store some seconds to take what
+    is under way; the number of trials it did not take is a tag of the run then.
 
     Parameters
     ----------
@@ -86,6 +101,8 @@ class Tracker:
         self._client: MlflowClient | None = None
         self.experiment = ""
         self.run = ""
+        self.error: str | None = None
+        self._background: Background | None = None
 
     @property
     def client(self) -> MlflowClient:
@@ -96,6 +113,8 @@ class Tracker:
 
             _silence_loggers()
 
+            if self.local:
+                _log_ahead(self.home)
             self._client = MlflowClient(tracking_uri=self.uri)
         return self._client
 
@@ -123,42 +142,60 @@ class Tracker:
             ) from error
         self.run = run.info.run_id
         self._batch(self.run, params, {}, {}, {})
+        self._background = Background("affinity-mlflow")
         return self.run
 
-    def log_trial(self, trial: TrialLog) -> str:
-        """Log a trial as a finished child run; returns its id."""
-        tags = {_PARENT: self.run, **trial.tags}
-        with self.home.lock("mlflow"):
-            child = self.client.create_run(
-                self.experiment, tags=tags, run_name=trial.name
-            ).info.run_id
-            self._batch(child, trial.params, trial.metrics, trial.history, {})
+    def log_trial(self, trial: TrialLog) -> LoggedTrial:
+        """Log a trial as a finished child run."""
+        logged = LoggedTrial()
+
+        def write() -> None:
+            tags = {_PARENT: self.run, **trial.tags}
             if trial.failed is not None:
-                self.client.set_tag(child, "affinity.error", trial.failed[:5000])
-            self.client.set_terminated(child, "FAILED" if trial.failed else "FINISHED")
-        return str(child)
+                tags["affinity.error"] = trial.failed[:_TAG_LENGTH]
+            with self.home.lock("mlflow"):
+                child = self.client.create_run(self.experiment, tags=tags, run_name=trial.name)
+                logged.run = child.info.run_id
+                self._batch(logged.run, trial.params, trial.metrics, trial.history, {})
+                self.client.set_terminated(logged.run, "FAILED" if trial.failed else "FINISHED")
+
+        self._later(write)
+        return logged
 
     def log_metrics(
         self,
         metrics: Mapping[str, float | None],
         tags: Mapping[str, str] | None = None,
         *,
-        run: str | None = None,
+        trial: LoggedTrial | None = None,
     ) -> None:
-        """Add metrics and tags to a run (default: the parent)."""
-        with self.home.lock("mlflow"):
-            self._batch(run or self.run, {}, metrics, {}, tags or {})
+        """Add metrics and tags to a trial (default: to the parent run)."""
 
-    def log_files(self, paths: Sequence[Path]) -> None:
-        """Attach files to the parent run."""
-        for path in paths:
-            self.client.log_artifact(self.run, str(path))
+        def write() -> None:
+            with self.home.lock("mlflow"):
+                self._batch(trial.run if trial else self.run, {}, metrics, {}, tags or {})
+
+        self._later(write)
 
     def finish(self, status: str) -> None:
-        """End the parent run: ``FINISHED``, ``FAILED`` or ``KILLED``."""
-        if self.run:
+        """End the parent run: ``FINISHED``, ``FAILED`` or ``KILLED``; never raises."""
+        if not self.run or self._background is None:
+            return
+        self._background.close(_FAREWELL_SECONDS if status == "KILLED" else None)
+        failure, dropped = self._background.error, self._background.dropped
+        try:
             with self.home.lock("mlflow"):
+                if dropped:
+                    self.client.set_tag(self.run, "affinity.not_logged", str(dropped))
                 self.client.set_terminated(self.run, status)
+        except Exception as error:
+            failure = failure or error
+        if failure is not None:
+            self.error = f"the MLflow store {self.uri} failed ({_first_line(failure)})"
+
+    def _later(self, write: Callable[[], None]) -> None:
+        if self._background is not None:
+            self._background.submit(write)
 
     def url(self) -> str:
         """Where the run can be looked at."""
@@ -183,7 +220,10 @@ class Tracker:
         if not self.local:
             return
         query = "attributes.status = 'RUNNING'"
-        for run in self.client.search_runs([self.experiment], filter_string=query, max_results=200):
+        experiments = [e.experiment_id for e in self.client.search_experiments(max_results=1000)]
+        for run in self.client.search_runs(experiments, filter_string=query, max_results=1000):
+            if "affinity.run" not in run.data.tags:
+                continue  # somebody else's, in the same store
             pid = run.data.tags.get("affinity.pid") or self._parent_pid(run)
             if pid is None or not pid.isdigit() or not alive(int(pid)):
                 self.client.set_terminated(run.info.run_id, "KILLED")
@@ -298,6 +338,17 @@ def fetch_run(home: Home, mlflow_id: str, folder: Path) -> tuple[str, str | None
 def local_uri(home: Home) -> str:
     """Address of the local MLflow store; characters with a meaning in addresses are escaped."""
     return "sqlite:///" + database_path(home.mlflow_database)
+
+
+def _log_ahead(home: Home) -> None:
+    """Let the local database write ahead into a log: a commit costs a third, and survives a kill alike.
+
+    The setting belongs to the file and holds for the MLflow page as well.
+    """
+    home.root.mkdir(parents=True, exist_ok=True)
+    # A file system that cannot share memory between processes keeps the rollback journal.
+    with suppress(sqlite3.Error), closing(sqlite3.connect(home.mlflow_database)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _silence() -> None:

@@ -208,7 +208,7 @@ def test_what_cannot_be_compared(home: Home) -> None:
 
 def test_published_numbers_stand_beside_ours(home: Home) -> None:
     """The table of retrieval on ORL is in percent."""
-    own = {"Euclidean": np.array([0.3156, 0.5156] * 10), "RAN": np.linspace(0.0, 1.0, 20)}
+    own = {"Euclidean": np.array([0.3156, 0.5156] * 10), "SelfDiffusion": np.linspace(0.0, 1.0, 20)}
     record = save(home, "orl-1", own, suite("orl", published="ran-orl"))
     renamed = pl.col("label").alias("method"), pl.col("map").alias("p_at_15")
     record.results = record.results.with_columns(*renamed)
@@ -218,8 +218,8 @@ def test_published_numbers_stand_beside_ours(home: Home) -> None:
     assert found["Euclidean"]["published"] == pytest.approx(0.4156)
     assert found["Euclidean"]["difference"] == pytest.approx(0.0)
     assert found["Euclidean"]["inside"]
-    low, high = found["RAN"]["low"], found["RAN"]["high"]
-    assert low < 0.5 < high and found["RAN"]["inside"] == (low <= found["RAN"]["published"] <= high)
+    low, high = found["SelfDiffusion"]["low"], found["SelfDiffusion"]["high"]
+    assert low < 0.5 < high and found["SelfDiffusion"]["inside"] == (low <= found["SelfDiffusion"]["published"] <= high)
     for output in ("terminal", "markdown", "latex", "csv", "html"):
         done = affinity(home, "orl-1", "--published", "--format", output)
         assert done.exit_code == 0 and "0.4156" in done.stdout
