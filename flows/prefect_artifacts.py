@@ -116,8 +116,13 @@ def _mlflow_link(record: RunRecord) -> str:
         return (
             f"MLflow run `{tracked['run']}` in `{uri}` (its page is not up: `affinity services up`)"
         )
-    path = f"#/experiments/{tracked.get('experiment', 0)}/runs/{tracked['run']}"
-    return f"[MLflow run]({address.rstrip('/')}/{path}) `{tracked['run']}`"
+    runs = f"{address.rstrip('/')}/#/experiments/{tracked.get('experiment', 0)}/runs"
+    # MLflow opens on its tools for language models unless told otherwise.
+    kind = "workflowType=machine_learning"
+    return (
+        f"[MLflow run]({runs}/{tracked['run']}?{kind}) `{tracked['run']}`\n"
+        f"- [all runs of this suite side by side]({runs}?{kind}&compareRunsMode=CHART)"
+    )
 
 
 def _key(*parts: str) -> str:

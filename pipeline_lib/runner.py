@@ -13,24 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from pipeline_lib import manifest, registry, stages, suites
-from pipeline_lib.artifacts import Artifact, ArtifactRef, ArtifactStore
+from pipeline_lib import manifest, registry, stages, suites, tracked
+from pipeline_lib.artifacts import ArtifactRef, ArtifactStore
 from pipeline_lib.environment import cpu_count, environment_record, set_blas_threads
 from pipeline_lib.errors import AffinityError, TrialError
 from pipeline_lib.execution import Executor, Outcome, thread_executor
 from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.progress import Counts, Progress, Silent
 from pipeline_lib.results import RunRecord
-from pipeline_lib.selection import Choice, choose, validation_table
+from pipeline_lib.selection import Choice, choose
 from pipeline_lib.specs import Parameters, PathSpec
 from pipeline_lib.store_care import using_store
 from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
 from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
-from pipeline_lib.tracking import LoggedTrial, Tracker, TrialLog
+from pipeline_lib.tracking import LoggedTrial, Tracker
 
 
 def run_suite(
@@ -98,7 +97,7 @@ class _Path:
     features: list[ArtifactRef] = field(default_factory=list)
     fitted: ArtifactRef | None = None
     error: str | None = None
-    mlflow: dict[int, LoggedTrial] = field(default_factory=dict)
+    mlflow: list[LoggedTrial] = field(default_factory=list)
 
     @property
     def spec(self) -> PathSpec:
@@ -110,7 +109,7 @@ class _Path:
         named = [self.planned.label, self.spec.split]
         if self.spec.repetition:
             named.append(f"#{self.spec.repetition}")
-        named += [f"{key}={_short(value)}" for key, value in self.spec.features.items()]
+        named += [f"{key}={tracked.short(value)}" for key, value in self.spec.features.items()]
         return " ".join(named)
 
 
@@ -252,6 +251,8 @@ class Run:
             self.record.manifest["data"][f"{dataset}/{part}"] = manifest.data_entry(
                 self.store, self.ingested[dataset, part]
             )
+        if self.tracker is not None:
+            self.tracker.log_data(self.record.manifest["data"])
 
     def _work_through(self, phase: Sequence[tuple[int, MethodEntry]]) -> None:
         """Fit, choose and evaluate the rows of one phase."""
@@ -349,7 +350,7 @@ class Run:
             if error is not None:
                 self._notice_failure(f"{path.title} {_pairs(path.spec.settings[setting])}: {error}")
         self._count(len(trials), cached=path.fitted.cached, failed=failed)
-        self._log_trials(path, fitted)
+        self._log_trials(row, path, path.fitted)
         return self._path_done(row)
 
     def _fail_path(self, row: _Row, path: _Path, error: BaseException) -> int:
@@ -483,8 +484,11 @@ class Run:
                         "affinity.run": self.record.id,
                         "affinity.stage": "run",
                         "affinity.code": str(environment["code"]["version"]),
+                        "mlflow.source.name": f"affinity run {self.suite.name}",
+                        "mlflow.source.git.commit": str(environment["code"]["commit"] or ""),
                         **self.tags,
                     },
+                    tracked.suite_note(self.suite),
                 ),
                 "experiment": self.tracker.experiment,
             }
@@ -501,6 +505,11 @@ class Run:
             self._describe()
             self.record.save_tables()
             self.record.save_manifest()
+            if self.tracker is not None:
+                self.tracker.log_metrics(
+                    tracked.headline_metrics(self.record),
+                    {"mlflow.note.content": tracked.run_note(self.record)},
+                )
         finally:
             if self.tracker is not None:
                 ended = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
@@ -549,80 +558,32 @@ class Run:
             evaluated=evaluated,
         )
 
-    def _log_trials(self, path: _Path, fitted: Artifact) -> None:
+    def _log_trials(self, row: _Row, path: _Path, fitted: ArtifactRef) -> None:
         if self.tracker is None:
             return
-        spec = path.spec
-        validation = validation_table(fitted)
-        history = fitted.table("history") if "history" in fitted.tables() else None
-        digest = ",".join(
-            stages.content_digest(self.store, ref) for _, ref in sorted(path.ingested.items())
+        problem = self.suite.problems[row.problem].title
+        logs = tracked.trial_logs(
+            self.suite,
+            self.record.id,
+            problem,
+            row.entry,
+            path.spec,
+            self.store,
+            path.ingested,
+            fitted,
         )
-        for row in fitted.table("trials").iter_rows(named=True):
-            setting = row["setting"]
-            metrics = {
-                name: float(row[name])
-                for name in ("seconds", "objective", "n_iter")
-                if row[name] is not None
-            }
-            metrics |= _validation_metrics(validation.filter(pl.col("setting") == setting))
-            series = {}
-            if history is not None:
-                own = history.filter(pl.col("setting") == setting)
-                series = {
-                    f"{name}_history": part.sort("iteration")["value"].to_list()
-                    for (name,), part in own.group_by("key", maintain_order=True)
-                }
-            path.mlflow[setting] = self.tracker.log_trial(
-                TrialLog(
-                    name=f"{path.planned.label} · {spec.split}",
-                    params={
-                        "dataset": spec.dataset,
-                        "split": spec.split,
-                        "repetition": spec.repetition,
-                        "method": spec.method,
-                        **spec.trial(setting),
-                    },
-                    metrics=metrics,
-                    history=series,
-                    tags={
-                        "affinity.suite": self.suite.name,
-                        "affinity.run": self.record.id,
-                        "affinity.row": path.planned.label,
-                        "affinity.path": fitted.fingerprint,
-                        "affinity.dataset_digest": digest,
-                        "affinity.stage": "fit",
-                        "affinity.selected": "false",
-                        "affinity.cached": str(
-                            path.fitted is not None and path.fitted.cached
-                        ).lower(),
-                    },
-                    failed=row["error"],
-                )
-            )
+        path.mlflow = [self.tracker.log_trial(log) for log in logs]
 
     def _log_evaluation(self, row: _Row, position: int) -> None:
-        path = row.paths[position]
-        if self.tracker is None:
+        evaluated = row.evaluated(position)
+        if self.tracker is None or evaluated is None:
             return
-        setting = next(choice.setting for choice in row.choices if choice.path == position)
-        means = self.store.open(row.evaluations[position]).records["means"]
-        first, *others = means
-        metrics = dict(means[first])
-        for definition in others:
-            metrics |= {f"{definition}_{name}": value for name, value in means[definition].items()}
+        setting, ref = evaluated
         self.tracker.log_metrics(
-            metrics,
+            tracked.evaluation_metrics(self.store.open(ref)),
             {"affinity.selected": "true", "affinity.stage": "evaluate"},
-            trial=path.mlflow[setting],
+            trial=row.paths[position].mlflow[setting],
         )
-
-
-def _validation_metrics(means: pl.DataFrame) -> dict[str, float]:
-    if not len(means):
-        return {}
-    values = means.drop("setting").row(0, named=True)
-    return {f"vali_{name}": float(v) for name, v in values.items() if v is not None}
 
 
 def _new_id(suite: str) -> str:
@@ -641,8 +602,4 @@ def _sentence(error: BaseException) -> str:
 
 
 def _pairs(params: Parameters) -> str:
-    return " ".join(f"{key}={_short(value)}" for key, value in params.items())
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return " ".join(f"{key}={tracked.short(value)}" for key, value in params.items())

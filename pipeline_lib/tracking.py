@@ -8,16 +8,22 @@ Names (documented and versioned with the project):
 
 ==================  ===============================================================================
 experiment          the suite's name
-parent run          the run's id; tags ``affinity.suite``, ``affinity.run``, ``affinity.code``
-child run           ``<row> · <split>``; parameters of the trial under their plain names, ``dataset``,
-                    ``split``, ``method``; metrics of the validation side prefixed ``vali_``, of the
-                    test side plain; tags ``affinity.path``, ``affinity.dataset_digest``,
+parent run          the run's id; headline metrics ``<problem>/<row> <metric>``; tags
+                    ``affinity.suite``, ``affinity.run``, ``affinity.code``; artifacts: report,
+                    manifest, tables, values per item
+child run           ``<row> · <split> · <settings>``; parameters of the trial under their plain names,
+                    ``problem``, ``row``, ``dataset``, ``split``, ``repetition``, ``method``; metrics
+                    of the validation side prefixed ``vali_``, of the test side plain; series
+                    ``objective_history`` and others by iteration; tags ``affinity.problem``,
+                    ``affinity.row``, ``affinity.path``, ``affinity.dataset_digest``,
                     ``affinity.stage``, ``affinity.selected``, ``affinity.cached``
 ==================  ===============================================================================
 """
 
 from __future__ import annotations
 
+import getpass
+import json
 import logging
 import math
 import os
@@ -119,9 +125,16 @@ class Tracker:
         return self._client
 
     def start(
-        self, suite: str, run_name: str, params: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        suite: str,
+        run_name: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        note: str = "",
     ) -> str:
         """Make the experiment if needed and start the parent run; returns its id.
+
+        ``note`` describes the experiment, as Markdown.
 
         Raises
         ------
@@ -131,9 +144,14 @@ class Tracker:
         try:
             # The first opening of a database makes its tables, which races between processes.
             with self.home.lock("mlflow"):
-                self.experiment = self._experiment(suite)
+                self.experiment = self._experiment(suite, note)
                 self._close_orphans()
-                everything = {**tags, "affinity.pid": str(os.getpid()), "mlflow.runName": run_name}
+                everything = {
+                    **tags,
+                    "affinity.pid": str(os.getpid()),
+                    "mlflow.runName": run_name,
+                    "mlflow.user": _user(),
+                }
                 run = self.client.create_run(self.experiment, tags=everything, run_name=run_name)
         except Exception as error:
             raise InputError(
@@ -177,6 +195,25 @@ class Tracker:
 
         self._later(write)
 
+    def log_data(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Name the parts of datasets that the parent run reads; values as in a run's manifest."""
+
+        def write() -> None:
+            from mlflow.entities import Dataset, DatasetInput
+
+            inputs = []
+            for name, entry in parts.items():
+                counts = (entry.get("info") or {}).get("counts") or {}
+                source = json.dumps({"files": sorted(entry["sources"])})
+                dataset = Dataset(
+                    name, entry["digest"], "affinity", source, profile=json.dumps(counts)
+                )
+                inputs.append(DatasetInput(dataset))
+            with self.home.lock("mlflow"):
+                self.client.log_inputs(self.run, inputs)
+
+        self._later(write)
+
     def finish(self, status: str) -> None:
         """End the parent run: ``FINISHED``, ``FAILED`` or ``KILLED``; never raises."""
         if not self.run or self._background is None:
@@ -197,13 +234,7 @@ class Tracker:
         if self._background is not None:
             self._background.submit(write)
 
-    def url(self) -> str:
-        """Where the run can be looked at."""
-        if self.local:
-            return f"mlflow ui --backend-store-uri '{self.uri}'"
-        return f"{self.uri}/#/experiments/{self.experiment}/runs/{self.run}"
-
-    def _experiment(self, suite: str) -> str:
+    def _experiment(self, suite: str, note: str) -> str:
         found = self.client.get_experiment_by_name(suite)
         if found is not None:
             if found.lifecycle_stage == "deleted":
@@ -213,7 +244,9 @@ class Tracker:
         if self.local:
             self.home.mlflow_artifacts.mkdir(parents=True, exist_ok=True)
             location = f"{self.home.mlflow_artifacts.as_uri()}/{suite}"
-        return str(self.client.create_experiment(suite, artifact_location=location))
+        # Without its kind the page of an experiment opens on tools for language models.
+        tags = {"mlflow.experimentKind": "custom_model_development", "mlflow.note.content": note}
+        return str(self.client.create_experiment(suite, artifact_location=location, tags=tags))
 
     def _close_orphans(self) -> None:
         """End the runs of processes that were killed: they stand as running for ever otherwise."""
@@ -367,6 +400,13 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     return str(value)[:_PARAMETER_LENGTH]
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"  # a container without an entry for the user
 
 
 def _first_line(error: Exception) -> str:

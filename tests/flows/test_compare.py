@@ -219,7 +219,9 @@ def test_published_numbers_stand_beside_ours(home: Home) -> None:
     assert found["Euclidean"]["difference"] == pytest.approx(0.0)
     assert found["Euclidean"]["inside"]
     low, high = found["SelfDiffusion"]["low"], found["SelfDiffusion"]["high"]
-    assert low < 0.5 < high and found["SelfDiffusion"]["inside"] == (low <= found["SelfDiffusion"]["published"] <= high)
+    assert low < 0.5 < high and found["SelfDiffusion"]["inside"] == (
+        low <= found["SelfDiffusion"]["published"] <= high
+    )
     for output in ("terminal", "markdown", "latex", "csv", "html"):
         done = affinity(home, "orl-1", "--published", "--format", output)
         assert done.exit_code == 0 and "0.4156" in done.stdout
