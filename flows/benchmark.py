@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, runtime
+from prefect import flow, get_run_logger, runtime
 from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,6 +22,7 @@ from pipeline_lib.report.page import write_report
 from pipeline_lib.results import RunRecord
 from pipeline_lib.runner import Run
 from pipeline_lib.suites import load_suite, with_overrides
+from pipeline_lib.tracking import attach_report
 from tasks.stages import BY_STAGE
 
 listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
@@ -29,18 +30,26 @@ listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
 
 
 class BenchmarkRequest(BaseModel):
-    """What to run; the form that Prefect's page shows."""
+    """What to run."""
 
     model_config = ConfigDict(extra="forbid")
 
-    suite: str = Field("quickstart", description="Name of a suite, or path of a TOML file.")
-    home: str | None = Field(None, description="Home folder; default as on the command line.")
-    only: list[str] = Field([], description="Problems, methods or rows to keep; empty keeps all.")
-    dataset: str | None = Field(None, description="Dataset to use instead of the suite's.")
-    settings: dict[str, Any] = Field({}, description="Seed, repetitions or parameters to override.")
-    workers: int | None = Field(None, ge=1, description="Paths at once; default: processors.")
+    suite: str = Field(default="quickstart", description="Name of a suite, or path of a TOML file.")
+    home: str | None = Field(
+        default=None, description="Home folder; default as on the command line."
+    )
+    only: list[str] = Field(
+        default=[], description="Problems, methods or rows to keep; empty keeps all."
+    )
+    dataset: str | None = Field(default=None, description="Dataset to use instead of the suite's.")
+    settings: dict[str, Any] = Field(
+        default={}, description="Seed, repetitions or parameters to override."
+    )
+    workers: int | None = Field(
+        default=None, ge=1, description="Paths at once; default: processors."
+    )
     allow_mismatch: bool = Field(
-        False, description="Accept data that differ from their declaration."
+        default=False, description="Accept data that differ from their declaration."
     )
 
 
@@ -104,9 +113,15 @@ def task_runner(engine: str, workers: int, address: str | None = None) -> Any:
     return DaskTaskRunner(cluster_kwargs={"n_workers": workers, "threads_per_worker": 1})
 
 
+def _name() -> str:
+    """Name of a flow run: its suite, without the folder of a file."""
+    request = BenchmarkRequest.model_validate(runtime.flow_run.parameters["request"])
+    return Path(request.suite).stem
+
+
 @flow(
     name="benchmark",
-    flow_run_name="{request.suite}",
+    flow_run_name=_name,
     persist_result=False,
     validate_parameters=True,
     log_prints=False,
@@ -134,7 +149,9 @@ def benchmark(request: BenchmarkRequest) -> str:
 
 
 def publish(record: RunRecord) -> Path:
-    """Write the report of a run, and show its results on the flow run's page."""
+    """Write the report of a run, attach it in MLflow, show the results on the flow run's page."""
     report = write_report(record)
+    if sentence := attach_report(record):
+        get_run_logger().warning(sentence)
     publish_artifacts(record)
     return report

@@ -75,8 +75,9 @@ def links(record: RunRecord) -> str:
         f"# {record.suite.title}",
         f"Run `{record.id}`: **{record.status}**.",
         "",
-        f"- {_mlflow_link(record)}",
-        f"- Report: [{record.report.name}](<{record.report.as_uri()}>) (`{record.report}`)",
+        *(f"- {line}" for line in _mlflow_links(record)),
+        # A browser opens such a link only where the page itself is a file.
+        f"- Report: [{record.report.name}](<{record.report.as_uri()}>), `{record.report}`",
         f"- Tables: `{record.folder}`",
     ]
     return "\n".join(lines) + "\n"
@@ -106,23 +107,25 @@ def verdict_page(verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mlflow_link(record: RunRecord) -> str:
+def _mlflow_links(record: RunRecord) -> list[str]:
     tracked = record.manifest.get("mlflow")
     if tracked is None:
-        return "MLflow: not tracked"
+        return ["MLflow: not tracked"]
     uri = str(tracked["uri"])
     address = uri if uri.startswith("http") else page(Home(Path(record.manifest["home"])), "mlflow")
     if address is None:
-        return (
+        return [
             f"MLflow run `{tracked['run']}` in `{uri}` (its page is not up: `affinity services up`)"
-        )
+        ]
     runs = f"{address.rstrip('/')}/#/experiments/{tracked.get('experiment', 0)}/runs"
     # MLflow opens on its tools for language models unless told otherwise.
     kind = "workflowType=machine_learning"
-    return (
-        f"[MLflow run]({runs}/{tracked['run']}?{kind}) `{tracked['run']}`\n"
-        f"- [all runs of this suite side by side]({runs}?{kind}&compareRunsMode=CHART)"
-    )
+    own = f"{runs}/{tracked['run']}"
+    return [
+        f"[MLflow run]({own}?{kind}) `{tracked['run']}`",
+        f"[All runs of this suite side by side]({runs}?{kind}&compareRunsMode=CHART)",
+        f"[Report, as an artifact of the MLflow run]({own}/artifacts/report.html?{kind})",
+    ]
 
 
 def _key(*parts: str) -> str:

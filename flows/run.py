@@ -100,7 +100,8 @@ def _plain(command: RunCommand, suite: Suite, home: Home, display: ProgressDispl
             progress=display,
         ).execute()
     write_report(record)
-    attach_report(record)
+    if sentence := attach_report(record):
+        display.notice(sentence)
     return record
 
 

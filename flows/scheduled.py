@@ -23,7 +23,7 @@ from pipeline_lib.suites import load_suite, suite_names
 
 
 class ScheduledRequest(BaseModel):
-    """What to run and when to call; the form that Prefect's page shows."""
+    """What to run, and when to call somebody."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -304,19 +304,24 @@ class Tracker:
             )
 
 
-def attach_report(record: RunRecord) -> None:
-    """Attach the report and the tables of a run to its MLflow run, where there is one."""
+def attach_report(record: RunRecord) -> str | None:
+    """Attach the files of a run (report, manifest, tables) to its MLflow run, where there is one.
+
+    Returns
+    -------
+    str or None
+        A sentence on what went wrong; the run itself is whole all the same.
+    """
     place = record.manifest.get("mlflow")
     if not place:
-        return
+        return None
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=place["uri"])
-    tables = sorted(record.folder.glob("*.parquet"))
-    for path in (record.report, record.folder / "manifest.json", *tables):
-        client.log_artifact(place["run"], str(path))
-    for path in sorted((record.folder / "per_item").glob("*.parquet")):
-        client.log_artifact(place["run"], str(path), "per_item")
+    try:
+        MlflowClient(tracking_uri=place["uri"]).log_artifacts(place["run"], str(record.folder))
+    except Exception as error:
+        return f"the report could not be attached to the MLflow run ({_first_line(error)})"
+    return None
 
 
 def fetch_run(home: Home, mlflow_id: str, folder: Path) -> tuple[str, str | None]:

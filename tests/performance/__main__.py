@@ -23,6 +23,7 @@ BENCHMARKS = {
     "clustering": ("clustering by sparse coding", "bench_clustering"),
     "completion": ("tag completion", "bench_completion"),
     "annotation": ("image annotation", "bench_annotation"),
+    "overhead": ("orchestration of quickstart", "bench_overhead"),
 }
 
 
