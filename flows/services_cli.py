@@ -76,8 +76,12 @@ def _show(root: Path, rows: list[dict[str, object]], as_json: bool) -> None:
         return
     typer.echo(f"home      {root}")
     for row in rows:
+        url = row["url"] or ""
+        if row["name"] == "mlflow" and url:
+            # MLflow opens on its tools for language models unless told otherwise.
+            url = f"{url}/#/experiments?workflowType=machine_learning"
         pid = "" if row["pid"] is None else f"  pid {row['pid']}"
-        typer.echo(f"{row['name']!s:<9} {row['state']!s:<14} {row['url'] or ''}{pid}")
+        typer.echo(f"{row['name']!s:<9} {row['state']!s:<14} {url}{pid}")
     prefect = next((row for row in rows if row["name"] == "prefect" and row["url"]), None)
     if prefect is not None and prefect["state"] in ("running", "external"):
         typer.echo(f"for Prefect's own commands: export PREFECT_API_URL={prefect['url']}/api")

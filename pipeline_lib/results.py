@@ -12,6 +12,8 @@ Layout of ``<home>/runs/<run id>/``:
 ``pictures/*.parquet`` one file a problem that keeps something to be drawn
 ``report.html``        the report
 ``errors.log``         tracebacks of failed trials, when there are any
+``rerun.json``         outcome of the last rerun, see `reproduction.outcome.Outcome`
+``regression.json``    verdict of the regression check, of scheduled runs
 =====================  ============================================================================
 """
 

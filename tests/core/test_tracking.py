@@ -15,8 +15,13 @@ import pytest
 from mlflow import MlflowClient
 
 from pipeline_lib.background import Background
+from pipeline_lib.execution import thread_executor
 from pipeline_lib.home import Home
-from pipeline_lib.tracking import Tracker, TrialLog, local_uri
+from pipeline_lib.report.page import write_report
+from pipeline_lib.results import load_run
+from pipeline_lib.runner import Run
+from pipeline_lib.suites import parse_suite
+from pipeline_lib.tracking import Tracker, TrialLog, attach_report, fetch_run, local_uri
 
 
 def test_background_keeps_the_order_and_waits() -> None:
@@ -169,3 +174,76 @@ def test_what_a_killed_run_left_is_closed_by_the_next_one(home: Home) -> None:
     assert "RUNNING" not in {run.info.status for run in runs(home, "killed").values()}
     client = MlflowClient(tracking_uri=local_uri(home))
     assert client.get_run(foreign.info.run_id).info.status == "RUNNING"
+
+
+SUITE = """
+version = 1
+name = "useful"
+title = "A useful page"
+[[problems]]
+name = "search"
+kind = "ltr"
+dataset = "digits"
+splits = ["ltr"]
+headline = "map"
+[problems.selection]
+metric = "map"
+[[problems.methods]]
+name = "RankSVM"
+label = "linear, plain"
+grid = { C = [0.001, 0.1] }
+"""
+
+
+def test_a_suites_runs_compare_by_themselves(home: Home) -> None:
+    with thread_executor(1) as executor:
+        record = Run(parse_suite(SUITE), home, executor).execute()
+    write_report(record)
+    assert attach_report(record) is None
+    client = MlflowClient(tracking_uri=local_uri(home))
+    experiment = client.get_experiment_by_name("useful")
+    assert experiment is not None
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert "A useful page" in experiment.tags["mlflow.note.content"]
+    found = runs(home, "useful")
+    parent = found.pop(record.id)
+    value = record.results["value"][0]
+    assert parent.data.metrics == {"search/linear plain map": pytest.approx(value)}
+    assert (
+        f"| search | linear, plain | map | {value:.4f} |" in parent.data.tags["mlflow.note.content"]
+    )
+    assert {one.dataset.name for one in parent.inputs.dataset_inputs} == set(
+        record.manifest["data"]
+    )
+    assert set(found) == {"linear, plain · ltr · C=0.001", "linear, plain · ltr · C=0.1"}
+    selected = [r for r in found.values() if r.data.tags["affinity.selected"] == "true"]
+    for run in found.values():
+        assert run.data.params["problem"] == "search" and run.data.params["row"] == "linear, plain"
+        assert {"C", "dataset", "split", "method"} <= set(run.data.params)
+        assert "vali_map" in run.data.metrics
+        assert len(client.get_metric_history(run.info.run_id, "objective_history")) > 1
+        assert ("map" in run.data.metrics) == (run in selected)
+    assert len(selected) == 1 and selected[0].data.metrics["map"] == pytest.approx(value)
+    files = {file.path for file in client.list_artifacts(parent.info.run_id)}
+    assert {"report.html", "manifest.json", "results.parquet", "trials.parquet"} <= files
+    inner = {file.path for file in client.list_artifacts(parent.info.run_id, "per_item")}
+    assert inner == {"per_item/search.parquet"}
+
+
+def test_a_run_of_another_home_is_fetched_by_its_mlflow_id(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a team's tracking server: the tables come from the artifacts."""
+    (folder,) = home.runs.glob("useful-*")
+    found = runs(home, "useful")
+    parent = found[folder.name]
+    (chosen,) = [r for r in found.values() if r.data.tags.get("affinity.selected") == "true"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", local_uri(home))
+    elsewhere = Home(tmp_path / "elsewhere")
+    for number, one in enumerate((parent, chosen)):
+        place = tmp_path / str(number)
+        run, row = fetch_run(elsewhere, one.info.run_id, place)
+        assert run == folder.name and row == (None, "linear, plain")[number]
+        again = load_run(Home(place), run)
+        assert again.results.equals(load_run(home, run).results)
+        assert again.per_item["search"].equals(load_run(home, run).per_item["search"])
