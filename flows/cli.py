@@ -228,6 +228,43 @@ def freeze(
 
 
 @app.command()
+def score(
+    truth: Annotated[
+        str, typer.Argument(metavar="DATA", help="Dataset, or a file in LETOR's format.")
+    ],
+    predictions: Annotated[
+        Path,
+        typer.Argument(help="One row for each row of the data: text or .npy; larger ranks first."),
+    ],
+    part: Annotated[str | None, typer.Option(help="Part of the dataset.")] = None,
+    definition: Annotated[
+        str, typer.Option(help="Of ranking metrics: letor4, letor3, standard.")
+    ] = "letor4",
+    cutoff: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of annotation metrics (repeat for several).")
+    ] = None,
+    per_item: Annotated[
+        Path | None, typer.Option(help="Write the values per query or image: .csv or .parquet.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score predictions made elsewhere by the metrics of the benchmarks."""
+    from flows.score import ScoreCommand, score_command
+
+    score_command(
+        ScoreCommand(
+            truth=truth,
+            predictions=predictions,
+            part=part,
+            definition=definition,
+            cutoffs=tuple(cutoff or (1, 3, 5)),
+            per_item=per_item,
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
 def complete(
     table: Annotated[Path, typer.Argument(metavar="TAGS.csv", help="Rows of image, tag.")],
     out: Annotated[

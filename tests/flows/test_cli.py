@@ -198,3 +198,19 @@ def _rows(database: Path, query: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query)]
     finally:
         connection.close()
+
+
+def test_score_measures_predictions_made_elsewhere(tmp_path: Path) -> None:
+    rows = ["2 qid:1 1:0.5", "0 qid:1 1:0.1", "1 qid:2 1:0.2", "0 qid:2 1:0.9"]
+    (tmp_path / "test.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "scores.txt").write_text("3\n1\n0\n1\n")
+    values = tmp_path / "values.csv"
+    place = [str(tmp_path / "test.txt"), str(tmp_path / "scores.txt")]
+    done = affinity("score", *place, "--json", "--per-item", str(values))
+    assert done.returncode == 0, done.stderr
+    means = {row["metric"]: row["mean"] for row in json.loads(done.stdout)}
+    assert means["map"] == pytest.approx(0.75)
+    assert len(values.read_text().splitlines()) == 3
+    refused = affinity("score", place[0], place[0])
+    assert refused.returncode == 2
+    assert 'test.txt:1: "qid:1" is not a number' in refused.stderr
