@@ -54,9 +54,15 @@ def common(
 
 @app.command()
 def run(
-    suite: Annotated[str, typer.Argument(help="Name of a suite, or a TOML file.")] = "quickstart",
+    suite: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a suite, or a TOML file (default: quickstart; own with --dataset)."
+        ),
+    ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Dataset to use instead of the suite's own.")
+        str | None,
+        typer.Option(help="Dataset, or dataset/split, to use instead of the suite's own."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -89,7 +95,7 @@ def run(
     raise typer.Exit(
         run_command(
             RunCommand(
-                suite=suite,
+                suite=suite or ("own" if dataset else "quickstart"),
                 dataset=dataset,
                 only=tuple(only or ()),
                 settings=parse_settings(settings or []),
@@ -357,6 +363,69 @@ def data_status(
     _print_rows(rows, ("name", "part", "state", "path"), as_json)
 
 
+@data_app.command("add")
+def data_add(
+    name: Annotated[str, typer.Argument(help="Name for your dataset.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="File or folder; several as PART=PATH, for example train=a.csv test=b.csv.",
+        ),
+    ],
+    label: Annotated[str | None, typer.Option(help="Column of the label (tables).")] = None,
+    query: Annotated[str | None, typer.Option(help="Column of the query (tables).")] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Column that names the rows (tables).")
+    ] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tag column, or 0/1 columns (repeat), of a table; tag file of embeddings or pictures."
+        ),
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--feature", help="Feature column (repeat; default: all others)."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="File with one label a line, or .npy (embeddings).")
+    ] = None,
+    separator: Annotated[str, typer.Option(help="Between the tags of a row.")] = ";",
+    size: Annotated[
+        str | None, typer.Option(help="HEIGHTxWIDTH to resample pictures of classes to.")
+    ] = None,
+    descriptor: Annotated[
+        str, typer.Option(help="Features of tagged pictures.")
+    ] = "colour-histogram",
+    folds: Annotated[int, typer.Option(min=3, help="Folds of a ranking given as one path.")] = 5,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite your dataset of this name.")
+    ] = False,
+    home: HomeOption = None,
+) -> None:
+    """Give a dataset of your own a name; the files are checked and stay where they are."""
+    from flows.own_data import add_dataset
+
+    add_dataset(
+        name,
+        paths,
+        home=home,
+        size=size,
+        label=label,
+        query=query,
+        id=id_,
+        tags=tags,
+        features=features,
+        labels_file=labels,
+        separator=separator,
+        descriptor=descriptor,
+        folds=folds,
+        replace=replace,
+        report=typer.echo,
+    )
+
+
 @data_app.command("import")
 def data_import(
     name: Annotated[str, typer.Argument(help="Dataset.")],
@@ -390,21 +459,36 @@ def data_fetch(
 def data_describe(
     name: Annotated[str, typer.Argument(help="Dataset.")],
     part: Annotated[str | None, typer.Argument(help="Part, such as fold1/train.")] = None,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Also draw thumbnails into this picture (image sets).")
+    ] = None,
+    allow_mismatch: Annotated[
+        bool,
+        typer.Option("--allow-mismatch", help="Accept data that differ from their declaration."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a part of a dataset: counts, labels, queries, ranges."""
-    from pipeline_lib.datasets import acquire
+    """Describe a part of a dataset: counts, labels, tags, queries, ranges; a sheet of thumbnails."""
+    from pipeline_lib.datasets.description import describe
 
-    facts = acquire.describe(name, part)
+    facts = describe(name, part, allow_mismatch=allow_mismatch, sheet=sheet)
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
         return
     width = max(len(key) for key in facts)
     for key, value in facts.items():
-        shown = (
-            ", ".join(f"{k}: {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        )
-        typer.echo(f"{key.ljust(width)}  {shown}")
+        typer.echo(f"{key.ljust(width)}  {_fact(value)}")
+
+
+def _fact(value: Any) -> str:
+    """A fact of `data describe` in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_fact(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " to ".join(map(_fact, value)) if len(value) == 2 else ", ".join(map(_fact, value))
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

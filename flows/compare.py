@@ -23,7 +23,7 @@ from pipeline_lib.report import against_published, comparison
 from pipeline_lib.report.comparison_page import comparison_page, published_page
 from pipeline_lib.report.run_comparison import Compared, ProblemComparison, compare_runs
 from pipeline_lib.report.trec_export import export_trec
-from pipeline_lib.results import RunRecord, load_run, runs_of_suite
+from pipeline_lib.results import RunRecord, data_notes, load_run, runs_of_suite
 from pipeline_lib.suggest import unknown_name
 from pipeline_lib.tracking import fetch_run
 
@@ -102,7 +102,9 @@ def resolve(home: Home, reference: str, folder: Path) -> Compared:
 
 
 def _compared(command: CompareCommand, runs: Sequence[Compared]) -> str:
-    notes: list[str] = []
+    told = [data_notes(run.record.manifest.get("data", {})) for run in runs]
+    data = [f"data: {note}" for note in dict.fromkeys(note for notes in told for note in notes)]
+    notes = list(data)
     found = compare_runs(
         runs, command.metrics, command.baseline, command.definition, notice=notes.append
     )
@@ -125,7 +127,10 @@ def _compared(command: CompareCommand, runs: Sequence[Compared]) -> str:
         "markdown": lambda one: f"## {_title(one)}\n\n{comparison.to_markdown(one.table)}",
         "latex": lambda one: f"% {_title(one)}\n{comparison.to_latex(one.table)}",
     }
-    return "\n".join(render[command.output](one) for one in found)
+    tables = [render[command.output](one) for one in found]
+    if command.output in ("markdown", "latex"):
+        tables += [("% " if command.output == "latex" else "") + note + "\n" for note in data]
+    return "\n".join(tables)
 
 
 def _published(command: CompareCommand, records: Sequence[RunRecord]) -> str:

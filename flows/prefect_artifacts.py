@@ -11,7 +11,7 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from flows.service_state import page
 from pipeline_lib.home import Home
 from pipeline_lib.regression import Verdict
-from pipeline_lib.results import RESULT_COLUMNS, RunRecord
+from pipeline_lib.results import RESULT_COLUMNS, RunRecord, data_notes
 from pipeline_lib.summary import metric_columns
 
 _MOST_METRICS = 8
@@ -79,6 +79,7 @@ def links(record: RunRecord) -> str:
         # A browser opens such a link only where the page itself is a file.
         f"- Report: [{record.report.name}](<{record.report.as_uri()}>), `{record.report}`",
         f"- Tables: `{record.folder}`",
+        *(f"- Data: {note}" for note in data_notes(record.manifest.get("data", {}))),
     ]
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,7 @@ from flows.terminal import print_results
 from pipeline_lib.environment import cpu_count
 from pipeline_lib.errors import InputError
 from pipeline_lib.home import Home, resolve_home
-from pipeline_lib.results import RunRecord, load_run
+from pipeline_lib.results import RunRecord, data_notes, load_run
 from pipeline_lib.suggest import unknown_name
 from pipeline_lib.suites import Suite, load_suite, with_overrides
 
@@ -216,6 +216,7 @@ def show(record: RunRecord, home: Home, command: RunCommand, display: ProgressDi
             "status": record.status,
             "computed": record.manifest["computed"],
             "reused": record.manifest["reused"],
+            "data_notes": data_notes(record.manifest["data"]),
             "results": record.results.to_dicts(),
         }
         print(json.dumps(body, indent=2, ensure_ascii=False, default=str))

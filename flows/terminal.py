@@ -8,7 +8,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from pipeline_lib.results import RESULT_COLUMNS, RunRecord
+from pipeline_lib.results import RESULT_COLUMNS, RunRecord, data_notes
 from pipeline_lib.summary import metric_columns
 
 _PREFERRED = {
@@ -34,6 +34,8 @@ def print_results(record: RunRecord) -> None:
         title = f"{problem}, {definition} definitions" if definition != "default" else str(problem)
         console.print(_table(title, part))
         console.print()
+    for note in data_notes(record.manifest.get("data", {})):
+        console.print(f"data: {note}", soft_wrap=True, markup=False)
 
 
 def _table(title: str, part: pl.DataFrame) -> Table:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import glob
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,40 @@ TRIAL_COLUMNS = (
     "error",
     "evaluation",
 )
+
+
+_TOLD = ("dictionary", "stray_values_read_as_0", "swapped_headers_put_back")
+"""Findings of readers that change how numbers and names are to be read."""
+
+
+def data_notes(data: Mapping[str, Any], dataset: str | None = None) -> list[str]:
+    """What a reader must know of the data of a run: variants, allowed mismatches, repaired values.
+
+    Parameters
+    ----------
+    data : mapping
+        ``data`` of a run's manifest.
+    dataset : str, optional
+        Only the notes on this dataset.
+    """
+    notes = []
+    for name, entry in data.items():
+        if dataset is not None and name.partition("/")[0] != dataset:
+            continue
+        info = entry.get("info") or {}
+        variant, why = info.get("variant") or "official", info.get("variant_note")
+        if variant != "official":
+            notes.append(
+                f"{name}: the declared variant “{variant}”, not the official release"
+                + (f": {why}" if why else "")
+            )
+        for mismatch in info.get("mismatch") or ():
+            notes.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
+        for key, found in (info.get("findings") or {}).items():
+            if key.rpartition(": ")[2] in _TOLD:
+                told = ", ".join(map(str, found)) if isinstance(found, list) else found
+                notes.append(f"{name}: {key.replace('_', ' ')}: {told}")
+    return notes
 
 
 @dataclass

@@ -219,7 +219,7 @@ class Run:
         from pipeline_lib.datasets import acquire
 
         for dataset, part in self._needed_parts():
-            acquire.source_digest(dataset, part)
+            acquire.source_digest(dataset, part, seed=self.suite.seed)
 
     def _needed_parts(self) -> list[tuple[str, str]]:
         needed: dict[tuple[str, str], None] = {}
@@ -241,6 +241,7 @@ class Run:
                 dataset,
                 part,
                 self.allow_mismatch,
+                self.suite.seed,
             )
         for _ in parts:
             outcome = self._next()

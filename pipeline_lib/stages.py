@@ -7,6 +7,7 @@ is passed.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from pipeline_lib.artifacts import Artifact, ArtifactRef, ArtifactStore, Artifac
 from pipeline_lib.datasets import acquire
 from pipeline_lib.datasets.canonical import read_canonical
 from pipeline_lib.datasets.container import Dataset
+from pipeline_lib.datasets.rawfiles import scratch_of
 from pipeline_lib.environment import computing_environment
 from pipeline_lib.fingerprints import canonical_json, digest, fingerprint
 from pipeline_lib.protocol import ProblemKind
@@ -35,8 +37,12 @@ _loaded_lock = threading.Lock()
 Refs = dict[str, ArtifactRef]
 
 
-def run_ingest(root: Path, dataset: str, part: str, allow_mismatch: bool) -> ArtifactRef:
+def run_ingest(
+    root: Path, dataset: str, part: str, allow_mismatch: bool, seed: int = 0
+) -> ArtifactRef:
     """Bring one part of a dataset into canonical Parquet.
+
+    Generated data are drawn with ``seed``; what is read from files does not depend on it.
 
     Raises
     ------
@@ -46,14 +52,20 @@ def run_ingest(root: Path, dataset: str, part: str, allow_mismatch: bool) -> Art
         If a file cannot be read, or what it holds is not what is declared.
     """
     spec = {"dataset": dataset, "part": part, "allow_mismatch": allow_mismatch}
-    sources = acquire.source_digest(dataset, part)
+    sources = acquire.source_digest(dataset, part, seed=seed)
     name = fingerprint("ingest", {**spec, "sources": sources}, (), INGEST_MODULES)
 
+    scratch = scratch_of(root / "pictures", dataset, part)
+
     def make(out: ArtifactWriter) -> None:
-        info = acquire.ingest(dataset, part, out.folder, allow_mismatch=allow_mismatch)
+        info = acquire.ingest(
+            dataset, part, out.folder, allow_mismatch=allow_mismatch, seed=seed, scratch=scratch
+        )
         out.record(info=info)
 
-    return _build(ArtifactStore(root), "ingest", name, {**spec, "sources": sources}, make)
+    ref = _build(ArtifactStore(root), "ingest", name, {**spec, "sources": sources}, make)
+    shutil.rmtree(scratch, ignore_errors=True)  # now part of the artifact
+    return ref
 
 
 def run_features(root: Path, spec: PathSpec, ingested: Refs) -> list[ArtifactRef]:

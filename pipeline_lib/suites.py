@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib import registry
 from pipeline_lib.errors import InputError
+from pipeline_lib.protocol import ProblemKind
 from pipeline_lib.specs import Parameters, PathSpec, StrictModel
 from pipeline_lib.suggest import unknown_name
 
@@ -193,7 +194,7 @@ def with_overrides(
     only : sequence of str
         Problem titles, method names or row labels to keep; empty keeps all.
     dataset : str, optional
-        Dataset to use instead of the problem's own (suites with one problem).
+        Dataset, or ``dataset/split``, to use instead of the problems' own: see `with_dataset`.
     settings : mapping, optional
         ``seed``, ``repetitions``, or parameter values (fixed for every method that has the parameter).
 
@@ -203,13 +204,6 @@ def with_overrides(
         If a name matches nothing.
     """
     body = suite.model_dump()
-    if dataset is not None:
-        if len(body["problems"]) != 1:
-            raise InputError(
-                f"--dataset needs a suite with one problem, {suite.name} has {len(body['problems'])}",
-                remedy="name a problem with --only as well" if not only else None,
-            )
-        body["problems"][0]["dataset"] = dataset
     for name in only:
         names = {p.title for p in suite.problems} | {
             n for p in suite.problems for m in p.methods for n in (m.name, m.row)
@@ -218,6 +212,8 @@ def with_overrides(
             raise unknown_name("problem or method of this suite", name, names)
     if only:
         body["problems"] = _keep(body["problems"], set(only))
+    if dataset is not None:
+        body["problems"] = with_dataset(body["problems"], dataset, suite.name)
     for name, value in (settings or {}).items():
         _set(body, name, value)
     try:
@@ -226,6 +222,78 @@ def with_overrides(
         raise _suite_error(error, None) from None
     _check(changed, None)
     return changed
+
+
+def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> list[dict[str, Any]]:
+    """Put another dataset into the problems that it fits; the others are left out.
+
+    A problem keeps its splits where the dataset has them, else takes as many of the dataset's own, in
+    the catalogue's order; ``name/split`` names one split. Of several problems of one kind, the first
+    that chooses its parameters stays. Published numbers belong to the dataset they were measured on.
+
+    Raises
+    ------
+    InputError
+        If the dataset or split is unknown, or fits no problem of the suite.
+    """
+    from pipeline_lib.datasets.catalogue import dataset_spec
+
+    name, _, split = dataset.partition("/")
+    spec = dataset_spec(name)
+    parts = spec.part_names()
+    groups = [part.rpartition("/")[0] for part in parts if part.endswith("/train")]
+    candidates = [split] if split else list(dict.fromkeys(["official", *parts, *groups]))
+    fitting: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for problem in problems:
+        protocol = registry.kind(problem["kind"])
+        known = [c for c in candidates if _fits(protocol, name, c)]
+        wanted = [s for s in problem["splits"] if not split and _fits(protocol, name, s)]
+        splits = wanted if len(wanted) == len(problem["splits"]) else known
+        if not splits:
+            continue
+        splits = splits[: len(problem["splits"])]
+        before = fitting.get(problem["kind"])
+        if before is None or (problem["selection"] and not before[0]["selection"]):
+            fitting[problem["kind"]] = (problem, splits)
+    if not fitting:
+        kinds = ", ".join(sorted({problem["kind"] for problem in problems}))
+        raise InputError(
+            f'"{dataset}" (layout {spec.kind}) fits no problem of suite {suite} ({kinds})',
+            expected=f"one of its splits: {', '.join(parts[:6])}" if split else None,
+            remedy="see affinity data describe, or name another suite",
+        )
+    titles = {p["name"] or p["dataset"]: f"{name}-{kind}" for kind, (p, _) in fitting.items()}
+    changed = []
+    for kind, (problem, splits) in fitting.items():
+        published = problem["published"] if problem["dataset"] == name else None
+        methods = [
+            {**method, "winners_of": _retitled(method["winners_of"], titles)}
+            for method in problem["methods"]
+        ]
+        changed.append(
+            {
+                **problem,
+                "name": f"{name}-{kind}" if len(problems) > 1 else "",
+                "dataset": name,
+                "splits": splits,
+                "published": published,
+                "methods": methods,
+            }
+        )
+    return changed
+
+
+def _fits(protocol: ProblemKind, dataset: str, split: str) -> bool:
+    try:
+        protocol.check_data(dataset, [split])
+    except InputError:
+        return False
+    return True
+
+
+def _retitled(reference: str | None, titles: Mapping[str, str]) -> str | None:
+    title, slash, label = (reference or "").partition("/")
+    return f"{titles[title]}/{label}" if slash and title in titles else reference
 
 
 def _keep(problems: list[dict[str, Any]], only: set[str]) -> list[dict[str, Any]]:

@@ -41,9 +41,11 @@ def _stage(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
 
 
 @_stage("ingest")
-def ingest(title: str, store: Path, dataset: str, part: str, allow_mismatch: bool) -> ArtifactRef:
+def ingest(
+    title: str, store: Path, dataset: str, part: str, allow_mismatch: bool, seed: int
+) -> ArtifactRef:
     """Bring one part of a dataset into canonical Parquet."""
-    return stages.run_ingest(store, dataset, part, allow_mismatch)
+    return stages.run_ingest(store, dataset, part, allow_mismatch, seed)
 
 
 @_stage("features")

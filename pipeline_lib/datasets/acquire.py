@@ -1,4 +1,4 @@
-"""From a dataset's name to its data: locate, import, ingest, load, describe.
+"""From a dataset's name to its data: locate, import, ingest, load.
 
 `ingest` is the only road from raw files to rows: reader, check against the declaration, canonical
 Parquet. `load` takes the same road through a temporary file, so what a notebook sees is what a run
@@ -15,8 +15,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipeline_lib.datasets.archives import unpack
 from pipeline_lib.datasets.canonical import CanonicalWriter, read_canonical, sync_folder
 from pipeline_lib.datasets.catalogue import DatasetSpec, Part, dataset_spec, names
@@ -32,6 +30,7 @@ from pipeline_lib.datasets.rawfiles import (
     sha256,
 )
 from pipeline_lib.datasets.readers import ReadRequest, reader_of
+from pipeline_lib.datasets.subset import stored_subset
 from pipeline_lib.errors import InputError
 
 DATA_FILE = "data.parquet"
@@ -68,6 +67,7 @@ def ingest(
     *,
     allow_mismatch: bool = False,
     seed: int = 0,
+    scratch: Path | None = None,
 ) -> dict[str, Any]:
     """Read a part, check it against its declaration, write canonical Parquet.
 
@@ -80,7 +80,10 @@ def ingest(
     allow_mismatch : bool, default=False
         Record what differs from the declaration instead of stopping.
     seed : int, default=0
-        For generated data.
+        For generated data; what is read from files does not depend on it.
+    scratch : Path, optional
+        Folder in which a reader may keep finished blocks of long work (descriptors of pictures), so
+        that the same call goes on there after a crash.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def ingest(
     resolved = dataset_spec(name).part(part)
     raw = _raw(resolved)
     digests = _digests(resolved, raw, seed)
-    table = _read(resolved, raw, seed)
+    table = _read(resolved, raw, seed, scratch)
     with CanonicalWriter(Path(target_dir) / DATA_FILE, table.layout) as writer:
         for rows in table.blocks:
             writer.write(rows)
@@ -165,42 +168,6 @@ def status() -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def describe(name: str, part: str | None = None, *, allow_mismatch: bool = False) -> dict[str, Any]:
-    """What a part holds: counts, labels, queries, tags, ranges, and where it comes from."""
-    data = load(name, part, allow_mismatch=allow_mismatch)
-    facts: dict[str, Any] = {"name": data.name, "part": data.part, "rows": len(data)}
-    if data.X is not None:
-        constant = int((data.X.min(axis=0) == data.X.max(axis=0)).sum())
-        facts |= {
-            "features": data.X.shape[1],
-            "range": [float(data.X.min()), float(data.X.max())],
-            "nonzero share": round(float(np.count_nonzero(data.X)) / data.X.size, 4),
-            "constant features": constant,
-        }
-    if data.y is not None:
-        facts["labels"] = data.info["counts"]["labels"]
-    if data.qid is not None and data.y is not None:
-        begins = np.flatnonzero(np.diff(data.qid, prepend=data.qid[0] - 1))
-        best = np.maximum.reduceat(data.y, begins)
-        facts |= {
-            "queries": len(begins),
-            "documents per query": _distribution(np.diff(begins, append=len(data))),
-            "queries without a relevant document": int((best == 0).sum()),
-            "queries with one label": int((best == np.minimum.reduceat(data.y, begins)).sum()),
-        }
-    if data.Y is not None:
-        per_tag = data.Y.sum(axis=0)
-        common = np.argsort(-per_tag, kind="stable")[:5]
-        facts |= {
-            "tags": len(data.tags),
-            "tags per image": _distribution(data.Y.sum(axis=1)),
-            "images per tag": _distribution(per_tag),
-            "most common tags": {data.tags[tag]: int(per_tag[tag]) for tag in common},
-        }
-    kept = ("variant", "variant_note", "mismatch", "sources", "findings")
-    return facts | {key: data.info[key] for key in kept if data.info.get(key)}
 
 
 def import_files(
@@ -326,14 +293,24 @@ def _digests(part: Part, raw: RawFiles, seed: int) -> dict[str, str]:
     return {path.relative_to(raw.folder).as_posix(): sha256(path) for path in raw.paths()}
 
 
-def _read(part: Part, raw: RawFiles, seed: int) -> RawTable:
-    request = ReadRequest(part.dataset.name, part.name, raw.files, part.options, seed)
+def _read(part: Part, raw: RawFiles, seed: int, scratch: Path | None = None) -> RawTable:
+    request = ReadRequest(
+        part.dataset.name,
+        part.name,
+        {role: paths for role, paths in raw.files.items() if role != "split"},
+        part.options,
+        0 if part.files else seed,
+        scratch,
+    )
     table = reader_of(part.format)(request)
     if table.layout.kind != part.kind:
         raise InputError(
             f"{part.dataset.name} {part.name}: its reader makes a {table.layout.kind!r} table",
             expected=f"kind {part.kind!r}, as declared",
         )
+    if part.subset is not None:
+        (split,) = raw.files["split"]
+        table = stored_subset(table, split, part.subset.trial, part.subset.part)
     return table
 
 
@@ -370,18 +347,4 @@ def _provenance(
         "sources": digests,
         "reader": {"format": part.format, "options": dict(part.options)},
         "findings": table.findings | ({"hints": list(raw.hints)} if raw.hints else {}),
-    }
-
-
-def _distribution(values: np.ndarray) -> dict[str, float]:
-    quartiles = np.percentile(values, [0, 25, 50, 75, 100])
-    named = dict(
-        zip(
-            ("min", "lower quartile", "median", "upper quartile", "max"),
-            quartiles.tolist(),
-            strict=True,
-        )
-    )
-    return {key: float(value) for key, value in named.items()} | {
-        "mean": round(float(values.mean()), 2)
     }

@@ -10,6 +10,7 @@ One TOML file per dataset in ``data/catalogue``; its stem is the dataset's name.
   part may override;
 - **its parts**: for each a name such as ``fold1/train``, its files, and what is expected of it: rows,
   queries, features, tags, label counts, range. What is not declared is not checked;
+- a **subset** of a part: the rows that a stored split (the file with the role ``split``) gives it;
 - **variants** of a part: other releases of it, known to differ (a cut copy, a copy without document
   ids), each with its own expectation, recognised by checksum or by its counts;
 - **versions**: the whole release again in another preparation (LETOR's ``NULL`` and ``MIN`` files);
@@ -103,6 +104,13 @@ class Variant(_Declaration):
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
+class Subset(_Declaration):
+    """Which rows of the files a part is: those of ``part`` in a trial of the stored split."""
+
+    trial: int = Field(ge=0)
+    part: str
+
+
 class PartSpec(_Declaration):
     """One part: its files, expectation, and what it changes of the dataset's reader."""
 
@@ -111,6 +119,7 @@ class PartSpec(_Declaration):
     kind: Kind | None = None
     options: dict[str, Any] = {}
     expect: Expectation = Expectation()
+    subset: Subset | None = None
     variants: tuple[Variant, ...] = ()
     note: str = ""
 
@@ -207,6 +216,7 @@ class Part:
     options: Mapping[str, Any]
     expect: Expectation
     variants: tuple[Variant, ...]
+    subset: Subset | None = None
 
     def judge(self, counts: Mapping[str, Any], digests: Iterable[str]) -> tuple[str, list[str]]:
         """Compare what was read with what is declared.
@@ -250,6 +260,7 @@ def _resolve(dataset: DatasetSpec, spec: PartSpec, version: Version | None, name
         options=options,
         expect=expect,
         variants=variants,
+        subset=spec.subset,
     )
 
 

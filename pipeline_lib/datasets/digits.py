@@ -79,12 +79,13 @@ def digits_table(seed: int, *, task: str, split: str = "train") -> RawTable:
     ids = np.array([f"digit-{row:04d}" for row in range(len(y))], dtype=object)
     flat = pixels.reshape(len(y), -1)
     names = tuple(f"pixel {row}{column}" for row in range(8) for column in range(8))
+    image = {"image": {"height": 8, "width": 8, "order": "C"}}
     if task == "classes":
         layout = Layout("matrix", names, "float64", has_id=True, has_y=True, classes=NAMES)
-        return RawTable(layout, [Rows(X=flat, y=y, ids=ids)])
+        return RawTable(layout, [Rows(X=flat, y=y, ids=ids)], image)
     if task == "tags":
         layout = Layout("tags", names, "float64", tags=TAGS, has_id=True)
-        return RawTable(layout, [Rows(X=flat, ids=ids, Y=_tag_matrix(pixels, y))])
+        return RawTable(layout, [Rows(X=flat, ids=ids, Y=_tag_matrix(pixels, y))], image)
     if task == "ranking" and split in SPLITS:
         layout = Layout("ltr", FEATURES, "float64", has_id=True, has_y=True)
         X, grades, queries, documents = ranking(seed, split)

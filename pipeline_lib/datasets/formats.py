@@ -41,8 +41,13 @@ from pipeline_lib.datasets.reading import (
     require_binary,
     require_rows,
 )
-from pipeline_lib.datasets.tables import UserTable, read_embeddings, read_table
-from pipeline_lib.datasets.tag_csv import TagTable
+from pipeline_lib.datasets.tables import (
+    UserTable,
+    numbered_alike,
+    read_embeddings,
+    read_table,
+)
+from pipeline_lib.datasets.tag_csv import TagTable, read_tag_csv
 from pipeline_lib.errors import InputError
 
 Files = Mapping[str, tuple[Path, ...]]
@@ -302,9 +307,9 @@ def _beside(
     if files.get(role):
         return read_words(_only(files, role), what=what)
     if (path.parent / name).is_file():
-        findings[role] = f"read from {name} beside the annotation"
+        findings["words" if role == "dictionary" else "names"] = f"read from {name}"
         return read_words(path.parent / name, what=what)
-    findings[role] = f"{name} is not there: numbered"
+    findings[role] = f"{name} is not there: {what}s are numbered"
     return None
 
 
@@ -383,7 +388,7 @@ def arrays(files: Files, seed: int) -> Loaded:
     if table.Y is None:
         if table.X is None or table.y is None:
             raise InputError("neither tags nor labels", path=_only(files), expected="Y or y")
-        return _matrix(table.X, table.y, ids=table.ids)
+        return _matrix(table.X, table.y, classes=table.classes, ids=table.ids)
     ids = table.ids or tuple(str(i) for i in range(1, len(table.Y) + 1))
     return _tagged(TagTable(ids, table.Y, table.tags), table.X)
 
@@ -399,17 +404,26 @@ def table(
     tags: str | Sequence[str] | None = None,
     separator: str = ";",
 ) -> Loaded:
-    """A user's CSV or Parquet with named columns; see `tables.read_table`."""
-    found = read_table(
-        _only(files),
-        features=features,
-        label=label,
-        query=query,
-        id=id,
-        tags=tags,
-        separator=separator,
-    )
-    return _from_user(found, _only(files))
+    """A user's CSV or Parquet with named columns; see `tables.read_table`.
+
+    Files with the role ``set`` are the other parts: classes and tags are numbered alike in all.
+    """
+
+    def read(path: Path) -> UserTable:
+        return read_table(
+            path,
+            features=features,
+            label=label,
+            query=query,
+            id=id,
+            tags=tags,
+            separator=separator,
+        )
+
+    path = _only(files)
+    found = read(path)
+    others = {other: read(other) for other in files.get("set", ())}
+    return _from_user(numbered_alike(found, others, path), path)
 
 
 def embeddings(files: Files, seed: int, *, separator: str = ";") -> Loaded:
@@ -447,20 +461,42 @@ def _from_user(found: UserTable, path: Path) -> Loaded:
 
 
 def tagged_pictures(
-    files: Files, seed: int, *, descriptor: str = "colour-histogram", separator: str = ";"
+    files: Files,
+    seed: int,
+    *,
+    scratch: Path | None = None,
+    folder: str | None = None,
+    descriptor: str = "colour-histogram",
+    separator: str = ";",
 ) -> Loaded:
-    """A user's tag CSV (role ``tags``) with the pictures below its folder (role ``pictures``).
+    """A user's tag CSV (role ``tags``) with the pictures below a folder (role ``pictures``).
 
-    Features are computed with a descriptor of `features.image_descriptors` (extra ``images``).
+    The folder is that of the CSV unless ``folder`` says otherwise. Features are computed with a
+    descriptor of `features.image_descriptors` (extra ``images``); finished ones are kept in
+    ``scratch``. Files with the role ``set`` are the CSVs of the other parts: tags are numbered alike
+    in all.
     """
     from pipeline_lib.features.image_descriptors import describe_pictures
 
     tags = _only(files, "tags")
-    pictures, found, without = match_tags(tags.parent, tags, separator=separator)
-    X, names = describe_pictures(pictures, descriptor, seed=seed)
+    place = tags.parent if folder is None else Path(folder)
+    pictures, found, without = match_tags(place, tags, separator=separator)
+    others = {
+        other: UserTable(tags=read_tag_csv(other, separator=separator).tags)
+        for other in files.get("set", ())
+    }
+    alike = numbered_alike(UserTable(Y=found.Y, tags=found.tags), others, tags)
+    found = TagTable(found.ids, cast("NDArray[np.uint8]", alike.Y), alike.tags)
+    X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
     findings = {"pictures without a row in the tag table": without} if without else {}
     loaded = _tagged(found, X, findings=findings)
     return Loaded(loaded.data, "tags", features=names)
+
+
+def libsvm_text(files: Files, seed: int, *, n_features: int | None = None) -> Loaded:
+    """A user's libsvm text: a class and ``index:value`` pairs a line; see `libsvm.read_libsvm`."""
+    X, y = read_libsvm(_only(files), n_features=n_features)
+    return _matrix(X, y)
 
 
 def generated(files: Files, seed: int, *, generator: str, **parameters: Any) -> Loaded:
@@ -491,6 +527,7 @@ FORMATS: dict[str, Callable[..., Loaded]] = {
     "esp-mat": esp_mat,
     "generated": generated,
     "image-set": image_set,
+    "libsvm": libsvm_text,
     "mirflickr": mirflickr,
     "mulan": mulan,
     "nuswide": nuswide,
@@ -499,11 +536,19 @@ FORMATS: dict[str, Callable[..., Loaded]] = {
 }
 
 
-def read_format(name: str, files: Files, options: Mapping[str, Any], seed: int = 0) -> Loaded:
+def read_format(
+    name: str,
+    files: Files,
+    options: Mapping[str, Any],
+    seed: int = 0,
+    scratch: Path | None = None,
+) -> Loaded:
     """Run a format of `FORMATS`; options that it does not know are an `InputError`."""
     function = FORMATS[name]
+    signature = inspect.signature(function)
+    own = {"scratch": scratch} if "scratch" in signature.parameters else {}
     try:
-        inspect.signature(function).bind(files, seed, **options)
+        signature.bind(files, seed, **options, **own)
     except TypeError as error:
         raise InputError(f"format {name}: {error}") from None
-    return function(files, seed, **options)
+    return function(files, seed, **options, **own)

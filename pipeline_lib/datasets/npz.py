@@ -4,7 +4,8 @@ Large collections (Flickr1M- and ImageNet-style) come as one ``.npz`` with the a
 
 - ``X`` (n, d) features;
 - ``Y`` (n, tags) of 0 and 1, or the same as ``Y_indices`` and ``Y_indptr`` (compressed sparse rows:
-  the tags of image i are ``Y_indices[Y_indptr[i]:Y_indptr[i+1]]``), or ``y`` (n,) class labels;
+  the tags of image i are ``Y_indices[Y_indptr[i]:Y_indptr[i+1]]``), or ``y`` (n,) class labels, whole
+  numbers or text;
 - ``tags`` and ``ids``, text, both optional.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,13 +35,17 @@ from pipeline_lib.errors import InputError
 
 @dataclass(frozen=True)
 class ArrayTable:
-    """What a ``.npz`` dataset holds; fields that are not there are None."""
+    """What a ``.npz`` dataset holds; fields that are not there are None.
+
+    ``y`` holds positions in ``classes`` when the labels are text.
+    """
 
     X: NDArray[Any] | None
     Y: NDArray[np.uint8] | None
     y: NDArray[np.int64] | None
     tags: tuple[str, ...]
     ids: tuple[str, ...] | None
+    classes: tuple[str, ...] = ()
 
 
 def _read_array(stream: IO[bytes], size: int, path: PathLike, name: str) -> NDArray[Any]:
@@ -135,7 +141,13 @@ def read_array_table(path: PathLike) -> ArrayTable:
     tags = _names(arrays.get("tags"), "tags", path) or ()
     ids = _names(arrays.get("ids"), "ids", path)
     Y = _tag_matrix(arrays, len(tags), path)
-    y = None if "y" not in arrays else whole_labels(arrays["y"], path, "y")
+    y: NDArray[np.int64] | None = None
+    classes: tuple[str, ...] = ()
+    if "y" in arrays:
+        if arrays["y"].dtype.kind in "US":
+            y, classes = class_codes(text_array(arrays["y"], "y", path))
+        else:
+            y = whole_labels(arrays["y"], path, "y")
     lengths = {
         name: len(values)
         for name, values in (("X", X), ("Y", Y), ("y", y), ("ids", ids))
@@ -153,7 +165,7 @@ def read_array_table(path: PathLike) -> ArrayTable:
         for labels in (Y, y):
             if labels is not None:
                 refuse_label_leak(X, labels, path)
-    return ArrayTable(X, Y, y, tags, ids)
+    return ArrayTable(X, Y, y, tags, ids, classes)
 
 
 def finite_matrix(values: NDArray[Any], path: PathLike, name: str) -> NDArray[Any]:
@@ -191,6 +203,14 @@ def whole_labels(values: NDArray[Any], path: PathLike, name: str) -> NDArray[np.
 def _names(values: NDArray[Any] | None, what: str, path: PathLike) -> tuple[str, ...] | None:
     if values is None:
         return None
+    names = text_array(values, what, path)
+    if len(set(names)) != len(names) or "" in names:
+        raise InputError(f"{what} has an empty or repeated name", path=path)
+    return names
+
+
+def text_array(values: NDArray[Any], what: str, path: PathLike) -> tuple[str, ...]:
+    """An array of text (or of whole numbers, as text)."""
     if values.ndim != 1 or values.dtype.kind not in "USiu":
         raise InputError(f"{what} is not a list of text", path=path)
     if values.dtype.kind == "S":
@@ -203,9 +223,14 @@ def _names(values: NDArray[Any] | None, what: str, path: PathLike) -> tuple[str,
         "".join(names).encode()
     except UnicodeError:
         raise InputError(f"{what} has characters that are not Unicode", path=path) from None
-    if len(set(names)) != len(names) or "" in names:
-        raise InputError(f"{what} has an empty or repeated name", path=path)
     return names
+
+
+def class_codes(words: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Labels that are text as positions in the sorted names of the classes."""
+    classes = tuple(sorted(set(words)))
+    position = {name: code for code, name in enumerate(classes)}
+    return np.array([position[word] for word in words], dtype=np.int64), classes
 
 
 def _tag_matrix(
@@ -253,6 +278,8 @@ def write_npz(path: PathLike, table: ArrayTable) -> None:
         for name, values in (("X", table.X), ("Y", table.Y), ("y", table.y))
         if values is not None
     }
+    if table.y is not None and table.classes:
+        arrays["y"] = np.asarray(table.classes, dtype=str)[table.y]
     if table.tags:
         arrays["tags"] = np.asarray(table.tags, dtype=str)
     if table.ids is not None:

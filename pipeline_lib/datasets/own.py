@@ -6,27 +6,30 @@ so that what is wrong is said now, and leaves the files where they are.
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from pipeline_lib.datasets import catalogue
-from pipeline_lib.datasets.acquire import ingest
-from pipeline_lib.datasets.image_folder import find_pictures
-from pipeline_lib.datasets.layout import Kind
-from pipeline_lib.datasets.rawfiles import raw_root
+from pipeline_lib.datasets.acquire import DATA_FILE, ingest
+from pipeline_lib.datasets.own_files import OwnOptions, OwnPart, own_part, same_in_all
+from pipeline_lib.datasets.rawfiles import raw_root, scratch_of
+from pipeline_lib.datasets.splits import query_folds, write_splits
 from pipeline_lib.errors import InputError
 
-_TABLES = (".csv", ".tsv", ".parquet", ".pq")
-_ARRAYS = (".npy", ".npz")
 _NAME = re.compile("[a-z0-9-]+")
+_PART = re.compile("[a-z0-9_.-]+(/[a-z0-9_.-]+)*")
+_ROLES = ("train", "vali", "test")
 
 
 def declare(
     name: str,
-    paths: Path | Mapping[str, Path],
+    paths: str | Path | Mapping[str, str | Path],
     *,
     label: str | None = None,
     query: str | None = None,
@@ -37,8 +40,12 @@ def declare(
     separator: str = ";",
     size: tuple[int, int] | None = None,
     descriptor: str = "colour-histogram",
+    folds: int = 5,
+    seed: int = 0,
     root: Path | None = None,
     replace: bool = False,
+    scratch: Path | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Path:
     """Declare a dataset of the user's own under a name.
 
@@ -53,16 +60,27 @@ def declare(
           ``features``; see `tables.read_table`);
         - ``.npy``, ``.npz``: embeddings, with ``labels_file`` or the file ``tags`` beside them unless
           the ``.npz`` holds ``y`` or ``Y`` (see `tables.read_embeddings`);
-        - a folder with ``tags`` (a CSV inside it that names pictures): a tagged picture collection,
-          described by ``descriptor`` (see `features.image_descriptors`);
+        - a folder with ``tags`` (a CSV that names pictures, in the folder or elsewhere): a tagged
+          picture collection, described by ``descriptor`` (see `features.image_descriptors`);
         - a folder of folders of pictures: one class per folder, pixels (resampled to ``size``);
-        - ``.txt``, ``.gz``: LETOR text.
+        - ``.txt`` and the like, compressed or not: LETOR text where lines have ``qid:``, libsvm text
+          where they have not.
+
+        Classes, tags and feature indices mean the same in all parts.
     tags : str, sequence of str, or path
         A tag column (values separated by ``separator``), tag columns of 0 and 1, or a tag file.
+    folds : int, default 5
+        A ranking in one path gets, beside ``all``, the parts ``fold1/train``, ``fold1/vali``,
+        ``fold1/test``, ...: whole queries, drawn with ``seed`` and stored beside the declaration. Parts
+        called ``train``, ``vali`` and ``test`` are ``fold1``.
     root : path, optional
         Data root that gets the declaration; by default ``data/raw``.
     replace : bool, default False
         Overwrite an earlier declaration of the same name.
+    scratch : path, optional
+        Where descriptors of pictures are kept, a folder a part; see `acquire.ingest`.
+    report : callable, optional
+        Gets a line on each part once it is read.
 
     Returns
     -------
@@ -74,119 +92,176 @@ def declare(
     InputError
         A name that is taken, or anything the reader does not accept; nothing is written then.
     """
+    target = _target(name, root, replace)
+    single = isinstance(paths, str | Path)
+    given = {"all": Path(paths)} if isinstance(paths, str | Path) else _named(name, paths)
+    options = OwnOptions(label, query, id, tags, features, labels_file, separator, size, descriptor)
+    if not single and len(given) > 1 and labels_file is not None:
+        raise InputError("one labels file for several parts", remedy="put y into each .npz")
+    parts = same_in_all({part: own_part(_absolute(path), options) for part, path in given.items()})
+    if next(iter(parts.values())).kind == "ltr" and not single:
+        parts = _as_folds(parts)
+    split = target.with_suffix(".folds.parquet")
+    with _Written(target, split) as written:
+        written.write(_toml_text(name, parts))
+        qid = _check(name, parts, scratch, report or (lambda line: None))
+        if qid is not None and single:
+            splits = query_folds(qid, n_folds=folds, seed=seed, dataset=name)
+            write_splits(split, splits)
+            written.write(_toml_text(name, parts, split, len(splits)))
+        written.keep()
+    return target
+
+
+def _target(name: str, root: Path | None, replace: bool) -> Path:
     if _NAME.fullmatch(name) is None:
         raise InputError(
             f"dataset name {name!r}", expected="lower-case letters, digits and hyphens"
         )
-    folder = (Path(root) if root is not None else raw_root()) / "catalogue"
-    target = folder / f"{name}.toml"
+    target = (Path(root) if root is not None else raw_root()) / "catalogue" / f"{name}.toml"
     if name in catalogue.names() and not (replace and target.is_file()):
         raise InputError(
             f"dataset {name!r} exists already", remedy="choose another name, or replace your own"
         )
-    parts = {"all": Path(paths)} if isinstance(paths, str | Path) else dict(paths)
-    if not parts:
+    return target
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path.expanduser()))
+
+
+def _named(name: str, paths: Mapping[str, str | Path]) -> dict[str, Path]:
+    if not paths:
         raise InputError(f"dataset {name!r} has no part")
-    options: dict[str, Any] = {
-        "label": label,
-        "query": query,
-        "id": id,
-        "tags": tags,
-        "features": features,
-        "labels_file": labels_file,
-        "separator": separator,
-        "size": size,
-        "descriptor": descriptor,
-    }
-    described = [_describe(Path(path).expanduser().resolve(), options) for path in parts.values()]
-    formats = {format_name for format_name, *_ in described}
-    kinds = {kind for _, kind, *_ in described}
-    if len(formats) > 1 or len(kinds) > 1:
-        raise InputError(f"parts of different formats: {', '.join(sorted(formats))}")
+    for part in paths:
+        if _PART.fullmatch(part) is None:
+            raise InputError(
+                f"part name {part!r}", expected="lower-case letters, digits, '-', '_', '.' and '/'"
+            )
+    return {part: Path(path) for part, path in paths.items()}
+
+
+def _as_folds(parts: dict[str, OwnPart]) -> dict[str, OwnPart]:
+    """Rankings are learned, chosen and tested on separate queries: every fold has three parts."""
+    named = {part if "/" in part else f"fold1/{part}": files for part, files in parts.items()}
+    for fold in dict.fromkeys(part.rpartition("/")[0] for part in named):
+        lacking = [role for role in _ROLES if f"{fold}/{role}" not in named]
+        if lacking:
+            raise InputError(
+                f"{fold} of a ranking has no part {', '.join(lacking)}",
+                expected="train, vali and test",
+                remedy="or give all queries as one path, and folds are drawn",
+            )
+    return named
+
+
+def _check(
+    name: str, parts: Mapping[str, OwnPart], scratch: Path | None, report: Callable[[str], None]
+) -> list[str] | None:
+    """Read every part and hold them against each other; returns the queries of the last."""
+    qid: list[str] | None = None
+    seen: dict[str, tuple[Any, ...]] = {}
+    for part in parts:
+        kept = None if scratch is None else scratch_of(scratch, name, part)
+        with tempfile.TemporaryDirectory(prefix="affinity-own-") as folder:
+            info = ingest(name, part, Path(folder), scratch=kept)
+            file = Path(folder) / DATA_FILE
+            columns = pq.read_schema(file).names
+            if info["layout"] == "ltr":
+                qid = pq.read_table(file, columns=["qid"])["qid"].to_pylist()
+        counts = info["counts"]
+        if not {"labels", "tags"} & set(counts):
+            raise InputError(
+                f"{name} {part} has neither labels nor tags: there is nothing to score by",
+                remedy="name a label column or a tag column, or a file with labels or tags",
+            )
+        seen[part] = (info["classes"], [c for c in columns if c.startswith(("x:", "tag:"))])
+        if seen[part] != seen[next(iter(parts))]:
+            raise InputError(
+                f"parts {next(iter(parts))} and {part} of {name} differ in their classes, features "
+                "or tags",
+                expected="the same in all parts",
+            )
+        report(f"{name} {part}: {_in_words(counts)}")
+    return qid
+
+
+def _in_words(counts: Mapping[str, Any]) -> str:
+    found = [f"{counts['rows']:,} rows", f"{counts['features']:,} features"]
+    if "queries" in counts:
+        found.append(f"{counts['queries']:,} queries")
+    if "labels" in counts:
+        found.append(f"{len(counts['labels']):,} different labels")
+    if "tags" in counts:
+        found.append(f"{counts['tags']:,} tags ({counts['tag_entries']:,} given)")
+    return ", ".join(found)
+
+
+class _Written:
+    """The files of a declaration: kept when all went well, else as they were before."""
+
+    def __init__(self, target: Path, split: Path) -> None:
+        self.target, self.split = target, split
+        self.earlier = {
+            path: path.read_bytes() if path.is_file() else None for path in (target, split)
+        }
+        self.kept = False
+
+    def __enter__(self) -> _Written:
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        catalogue._read_declaration.cache_clear()
+        for path, content in self.earlier.items() if not self.kept else ():
+            if content is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
+
+    def write(self, text: str) -> None:
+        """Write the declaration, whole."""
+        temporary = self.target.with_suffix(".part")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, self.target)
+        catalogue._read_declaration.cache_clear()
+
+    def keep(self) -> None:
+        """Nothing went wrong."""
+        self.kept = True
+
+
+def _toml_text(
+    name: str, parts: Mapping[str, OwnPart], split: Path | None = None, folds: int = 0
+) -> str:
+    first = next(iter(parts.values()))
     lines = [
         f"name = {_toml(name)}",
         f"title = {_toml(name + ', your own')}",
-        f"kind = {_toml(kinds.pop())}",
+        f"kind = {_toml(first.kind)}",
         'licence = "your own"',
         'folders = ["/"]',
         "",
         "[reader]",
-        f"format = {_toml(formats.pop())}",
+        f"format = {_toml(first.format)}",
     ]
-    for part, (_, _, files, part_options) in zip(parts, described):
-        entries = [{"name": str(file).lstrip("/"), "role": role} for role, file in files]
-        lines += ["", "[[parts]]", f"name = {_toml(part)}", f"files = {_toml(entries)}"]
-        if part_options:
-            lines.append(f"options = {_toml(part_options)}")
-    return _write_checked(name, list(parts), target, "\n".join(lines) + "\n")
+    for part_name, part in parts.items():
+        lines += _part_lines(part_name, part)
+    for fold in range(folds):
+        for role in _ROLES:
+            assert split is not None
+            whole = OwnPart(
+                first.format, first.kind, [*first.files, ("split", split)], first.options
+            )
+            lines += _part_lines(f"fold{fold + 1}/{role}", whole)
+            lines.append(f"subset = {_toml({'trial': fold, 'part': role})}")
+    return "\n".join(lines) + "\n"
 
 
-def _write_checked(name: str, parts: Sequence[str], target: Path, text: str) -> Path:
-    """Write the declaration, read every part through it, and take it back when one fails."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    earlier = target.read_bytes() if target.is_file() else None
-    target.write_text(text, encoding="utf-8")
-    catalogue._read_declaration.cache_clear()
-    try:
-        with tempfile.TemporaryDirectory(prefix="affinity-own-") as scratch:
-            for part in parts:
-                ingest(name, part, Path(scratch))
-    except BaseException:
-        if earlier is None:
-            target.unlink(missing_ok=True)
-        else:
-            target.write_bytes(earlier)
-        catalogue._read_declaration.cache_clear()
-        raise
-    return target
-
-
-def _describe(
-    path: Path, options: Mapping[str, Any]
-) -> tuple[str, Kind, list[tuple[str, Path]], dict[str, Any]]:
-    """Format, kind, files by role, and reader options of one part."""
-    suffix = path.suffix.lower()
-    tags = options["tags"]
-    if path.is_dir():
-        if tags is not None:
-            # Naming the pictures, level by level, makes their content part of the data's identity.
-            levels = sorted({len(p.relative_to(path).parts) for p in find_pictures(path)})
-            pictures = [("pictures", path.joinpath(*["*"] * (n - 1), "*.*")) for n in levels]
-            chosen = {"descriptor": options["descriptor"], "separator": options["separator"]}
-            return "tagged-pictures", "tags", [("tags", path / str(tags)), *pictures], chosen
-        files = [("data", path / "*" / "*.*")]
-        size = {} if options["size"] is None else {"size": list(options["size"])}
-        return "image-set", "matrix", files, size
-    if not path.is_file():
-        raise InputError("no such file or folder", path=path)
-    if suffix in _TABLES:
-        names = ("features", "label", "query", "id", "tags")
-        chosen = {key: options[key] for key in names if options[key] is not None}
-        if tags is not None:
-            chosen["separator"] = options["separator"]
-        kind: Kind = "ltr" if options["query"] else "tags" if tags is not None else "matrix"
-        return "table", kind, [("data", path)], chosen
-    if suffix in _ARRAYS:
-        files = [("data", path)]
-        if options["labels_file"] is not None:
-            files.append(("labels", Path(options["labels_file"]).expanduser().resolve()))
-        if tags is not None:
-            files.append(("tags", Path(str(tags)).expanduser().resolve()))
-        tagged = tags is not None or (suffix == ".npz" and _has_tags(path))
-        return "embeddings", "tags" if tagged else "matrix", files, {}
-    if suffix in (".txt", ".gz", ".letor"):
-        return "letor", "ltr", [("data", path)], {}
-    raise InputError(
-        f"unknown kind of file {path.suffix!r}",
-        path=path,
-        expected=", ".join((*_TABLES, *_ARRAYS, ".txt")) + " or a folder of pictures",
-    )
-
-
-def _has_tags(path: Path) -> bool:
-    from pipeline_lib.datasets.npz import read_npz
-
-    return bool({"Y", "Y_indices"} & set(read_npz(path)))
+def _part_lines(name: str, part: OwnPart) -> list[str]:
+    entries = [{"name": str(file).lstrip("/"), "role": role} for role, file in part.files]
+    lines = ["", "[[parts]]", f"name = {_toml(name)}", f"files = {_toml(entries)}"]
+    return lines + ([f"options = {_toml(part.options)}"] if part.options else [])
 
 
 def _toml(value: Any) -> str:

@@ -111,7 +111,9 @@ def require_raw_files(part: Part, roots: Iterable[Path]) -> RawFiles:
         return found
     missing = [spec.name for spec in part.files] if found is None else list(found.missing)
     dataset = part.dataset
-    address = dataset.sources[0].url if dataset.sources else dataset.homepage
+    # A release in several forms has an address for each: the one that speaks of the file is meant.
+    named = [s for s in dataset.sources if PurePosixPath(missing[0]).name in s.files]
+    address = next((source.url for source in [*named, *dataset.sources]), dataset.homepage)
     place = f"in {found.folder}" if found else "below " + " or ".join(str(root) for root in roots)
     raise DataMissingError(
         f"{dataset.name} {part.name}: {', '.join(missing)} not found {place}",
@@ -119,6 +121,11 @@ def require_raw_files(part: Part, roots: Iterable[Path]) -> RawFiles:
         remedy=f"get {dataset.title} from {address} and run: "
         f"affinity data import {dataset.name} PATH",
     )
+
+
+def scratch_of(scratch: Path, name: str, part: str) -> Path:
+    """The folder of ``scratch`` that belongs to a part."""
+    return scratch / f"{name}.{part.replace('/', '_')}"
 
 
 def sha256(path: Path) -> str:

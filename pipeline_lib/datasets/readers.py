@@ -37,6 +37,8 @@ class ReadRequest:
         The reader's options as declared; a reader refuses those it does not know.
     seed : int
         For generated data; everything else ignores it.
+    scratch : Path or None
+        Where finished blocks of long work may be kept.
     """
 
     dataset: str
@@ -44,6 +46,7 @@ class ReadRequest:
     files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    scratch: Path | None = None
 
     def only_file(self, role: str = "data") -> Path:
         """The single file of a role."""
@@ -104,7 +107,7 @@ def _read_digits(request: ReadRequest) -> RawTable:
 
 def _reader_by_format(name: str) -> Reader:
     def read(request: ReadRequest) -> RawTable:
-        loaded = read_format(name, request.files, request.options, request.seed)
+        loaded = read_format(name, request.files, request.options, request.seed, request.scratch)
         layout: dict[str, Any] = {"classes": loaded.classes}
         if loaded.features:
             layout["features"] = loaded.features

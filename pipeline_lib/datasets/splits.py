@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,47 @@ def stratified_folds(y: ArrayLike, n_folds: int, *, seed: int = 0, dataset: str 
     return Splits(trials, info)
 
 
+def query_folds(qid: ArrayLike, *, n_folds: int = 5, seed: int = 0, dataset: str = "") -> Splits:
+    """Folds of whole queries, rotated as LETOR's are.
+
+    Queries are dealt at random to ``n_folds`` pieces. Fold k tests on the piece before its own place
+    in the circle, validates on the one before that, and trains on the others, so that every query is
+    tested, and validated on, in one fold.
+
+    Parameters
+    ----------
+    qid : array-like of shape (n,)
+        Query of each row, rows of a query together.
+    n_folds : int, default 5
+        Fewer when there are fewer queries.
+    seed : int, default 0
+    dataset : str, optional
+
+    Raises
+    ------
+    InputError
+        Fewer than three queries, or fewer than three folds asked for.
+    """
+    qid = np.asarray(qid)
+    _, query = np.unique(qid, return_inverse=True)
+    n_queries = int(query.max(initial=-1)) + 1
+    if n_queries < 3 or n_folds < 3:
+        raise InputError(
+            f"{n_queries} queries in {n_folds} folds",
+            expected="at least three of both: one to train, one to validate and one to test",
+        )
+    n_folds = min(n_folds, n_queries)
+    rng = np.random.default_rng(derive_seed(seed, "query-folds", dataset, n_queries, n_folds))
+    piece = (rng.permutation(n_queries) % n_folds)[query]
+    trials = []
+    for k in range(n_folds):
+        test, vali = piece == (k - 1) % n_folds, piece == (k - 2) % n_folds
+        rows = {"train": ~(test | vali), "vali": vali, "test": test}
+        trials.append({name: np.flatnonzero(mask) for name, mask in rows.items()})
+    info = {"kind": "query-folds", "n": len(qid), "seed": seed, "dataset": dataset}
+    return Splits(tuple(trials), info)
+
+
 def fixed_split(parts: Mapping[str, ArrayLike], **info: Any) -> Splits:
     """One official split, given as row positions."""
     trial = {name: np.sort(np.asarray(rows, dtype=np.int64)) for name, rows in parts.items()}
@@ -111,16 +152,17 @@ def write_splits(path: str | Path, splits: Splits) -> None:
     """Store splits as Parquet; the file appears whole or not at all."""
     path = Path(path)
     trial: list[NDArray[np.int32]] = []
-    part: list[str] = []
+    part: list[pa.Array] = []
     row: list[NDArray[np.int64]] = []
     for k, parts in enumerate(splits):
         for name, rows in parts.items():
             trial.append(np.full(len(rows), k, dtype=np.int32))
-            part.extend([name] * len(rows))
+            part.append(pa.repeat(name, len(rows)))
             row.append(rows)
     metadata = {_METADATA_KEY: json.dumps({"version": 1, **splits.info}, sort_keys=True)}
     table = pa.table(
-        [np.concatenate(trial), part, np.concatenate(row)], schema=_SCHEMA.with_metadata(metadata)
+        [np.concatenate(trial), pa.concat_arrays(part), np.concatenate(row)],
+        schema=_SCHEMA.with_metadata(metadata),
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -153,21 +195,30 @@ def read_splits(path: str | Path, *, n: int | None = None) -> Splits:
         metadata = table.schema.metadata or {}
         if not table.schema.equals(_SCHEMA) or _METADATA_KEY not in metadata:
             raise InputError("is not a stored split", path=path, expected="trial, part, row")
-        info = json.loads(metadata[_METADATA_KEY])
+        if any(column.null_count for column in table.columns):
+            raise InputError("has empty cells", path=path)
+        info = dict(json.loads(metadata[_METADATA_KEY]))
         trials = table["trial"].to_numpy()
-        names = table["part"].to_pylist()
+        names = table["part"].dictionary_encode().combine_chunks()
         rows = table["row"].to_numpy()
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"damaged Parquet file ({error})", path=path) from None
-    found: list[dict[str, list[int]]] = []
-    for trial, name, row in zip(trials.tolist(), names, rows.tolist()):
+    codes = names.indices.to_numpy()
+    found: list[dict[str, NDArray[np.int64]]] = []
+    # A part of a trial is a run of rows: only where runs begin is there something to look at.
+    changes = (np.diff(trials, prepend=-1) != 0) | (np.diff(codes, prepend=-1) != 0)
+    begins = np.flatnonzero(changes)
+    for begin, end in zip(begins, [*begins[1:], len(rows)]):
+        trial, name = int(trials[begin]), str(names.dictionary[int(codes[begin])])
         if trial not in (len(found) - 1, len(found)):
             raise InputError(f"trial {trial} after {len(found) - 1}", path=path)
         if trial == len(found):
             found.append({})
-        found[trial].setdefault(name, []).append(row)
+        if name in found[trial]:
+            raise InputError(f"part {name!r} of trial {trial} stands in two places", path=path)
+        found[trial][name] = rows[begin:end]
     version = info.pop("version", None)
     if version != 1:
         raise InputError(f"split version {version}", path=path, expected="version 1")
@@ -177,10 +228,10 @@ def read_splits(path: str | Path, *, n: int | None = None) -> Splits:
     return splits
 
 
-def _checked(parts: Mapping[str, Sequence[int]], n: int | None, path: Path) -> Split:
-    every = np.concatenate([np.asarray(rows, dtype=np.int64) for rows in parts.values()])
+def _checked(parts: Split, n: int | None, path: Path) -> Split:
+    every = np.concatenate(list(parts.values()))
     if np.unique(every).size != every.size:
         raise InputError("a row is in a trial twice", path=path)
     if every.min() < 0 or (n is not None and every.max() >= n):
         raise InputError(f"row {every.max()}", path=path, expected=f"0 to {n and n - 1}")
-    return {name: np.asarray(rows, dtype=np.int64) for name, rows in parts.items()}
+    return parts

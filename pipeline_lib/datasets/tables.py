@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from pipeline_lib.datasets.npz import finite_matrix, read_array_table, read_npy, whole_labels
+from pipeline_lib.datasets.npz import (
+    class_codes,
+    finite_matrix,
+    read_array_table,
+    read_npy,
+    text_array,
+    whole_labels,
+)
 from pipeline_lib.datasets.reading import (
     MAX_CELLS,
     PathLike,
@@ -92,7 +99,10 @@ class _Columns:
         if len(wrong):
             row = int(wrong[0])
             raise InputError(
-                self._what(name, row), expected="a finite number", **self._place(name, row)
+                self._what(name, row),
+                expected="a finite number, as in every feature column",
+                remedy=f"say what {name!r} is, or name the feature columns",
+                **self._place(name, row),
             )
         return values.to_numpy()
 
@@ -260,19 +270,52 @@ def read_table(
     )
 
 
+def numbered_alike(found: UserTable, others: Mapping[Path, UserTable], path: PathLike) -> UserTable:
+    """``found`` with the classes and tags of all parts of a dataset, so that numbers mean the same.
+
+    Parameters
+    ----------
+    found : UserTable
+        The part.
+    others : mapping of path to UserTable
+        The other parts, by the file they were read from.
+    path : path
+        Of ``found``, for messages.
+
+    Raises
+    ------
+    InputError
+        A part has other features, or its labels are text where another's are numbers.
+    """
+    for other_path, other in others.items():
+        for name in (*other.features, *found.features):
+            if (name in found.features) != (name in other.features) and other.features:
+                raise InputError(
+                    f"the parts differ in feature {name!r}", path=path, expected=f"as {other_path}"
+                )
+        if (other.y is not None) and bool(other.classes) != bool(found.classes):
+            raise InputError("labels are text in one part, numbers in the other", path=other_path)
+    classes = tuple(
+        sorted({*found.classes, *(name for o in others.values() for name in o.classes)})
+    )
+    tags = tuple(sorted({*found.tags, *(name for o in others.values() for name in o.tags)}))
+    if classes != found.classes and found.y is not None:
+        position = np.array([classes.index(name) for name in found.classes], dtype=np.int64)
+        found = replace(found, y=position[found.y], classes=classes)
+    if others and found.Y is not None and set(tags) != set(found.tags):
+        Y = np.zeros((len(found.Y), len(tags)), dtype=np.uint8)
+        Y[:, [tags.index(name) for name in found.tags]] = found.Y
+        found = replace(found, Y=Y, tags=tags)
+    return found
+
+
 def _labels(columns: _Columns, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if columns.frame[name].dtype == pl.String:
         words = columns.text(name)
         if any(parse_number(word) is None for word in words):
-            return _class_codes(words)
+            return class_codes(words)
     values = columns.numbers(name)
     return whole_labels(values, columns.path, f"column {name!r}"), ()
-
-
-def _class_codes(words: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    classes = tuple(sorted(set(words)))
-    position = {name: code for code, name in enumerate(classes)}
-    return np.array([position[word] for word in words], dtype=np.int64), classes
 
 
 def _queries(columns: _Columns, name: str) -> tuple[str, ...]:
@@ -323,6 +366,7 @@ def read_embeddings(
     else:
         table = read_array_table(path)
         X, y, Y, tag_names, ids = table.X, table.y, table.Y, table.tags, table.ids
+        classes = table.classes
         if X is None:
             raise InputError("has no array X", path=path, expected="a matrix X of embeddings")
     if labels is not None:
@@ -350,7 +394,10 @@ def read_embeddings(
 
 def _label_file(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if path.suffix.lower() == ".npy":
-        return whole_labels(read_npy(path), path, path.stem), ()
+        values = read_npy(path)
+        if values.dtype.kind in "US":
+            return class_codes(text_array(values, path.stem, path))
+        return whole_labels(values, path, path.stem), ()
     words = [line.strip() for line in split_lines(read_text(path))]
     if "" in words:
         raise InputError(
@@ -358,5 +405,5 @@ def _label_file(path: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         )
     numbers = [parse_number(word) for word in words]
     if any(number is None for number in numbers):
-        return _class_codes(words)
+        return class_codes(words)
     return whole_labels(np.asarray(numbers, dtype=np.float64), path, path.stem), ()

@@ -41,12 +41,12 @@ def pictures_of(dataset: Dataset, rows: Sequence[int]) -> list[NDArray[np.float6
 def thumbnail_sheet(
     dataset: Dataset, path: str | Path, *, per_class: int = 8, max_classes: int = 20
 ) -> Path:
-    """Draw the first pictures of each class, one class a row.
+    """Draw the first pictures of each class, one class a row; without labels the first pictures.
 
     Parameters
     ----------
     dataset : Dataset
-        An image set with labels (see `pictures_of`).
+        An image set (see `pictures_of`).
     path : path
         The picture to write, for example ``sheet.png``.
     per_class, max_classes : int
@@ -56,12 +56,19 @@ def thumbnail_sheet(
     -------
     Path
     """
+    title = f"{dataset.name} {dataset.part}"
     if dataset.y is None:
-        raise InputError(f"{dataset.name} {dataset.part} has no class labels")
-    labels = np.unique(dataset.y)[:max_classes]
+        first = pictures_of(dataset, range(min(len(dataset), per_class * max_classes)))
+        lines = [first[start : start + per_class] for start in range(0, len(first), per_class)]
+        return _draw(lines, [""] * len(lines), title, path)
+    every = np.unique(dataset.y)
+    labels = every[:max_classes]
+    if len(every) > len(labels):
+        title += f": {len(labels)} of {len(every)} classes"
     rows = [np.flatnonzero(dataset.y == label)[:per_class] for label in labels]
     cells = [pictures_of(dataset, members.tolist()) for members in rows]
-    return _draw(cells, [str(label) for label in labels], f"{dataset.name} {dataset.part}", path)
+    classes = dataset.info.get("classes") or ()
+    return _draw(cells, [classes[k] if classes else str(k) for k in labels], title, path)
 
 
 def picture_sheet(
@@ -91,7 +98,7 @@ def _draw(
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in rows)
-    figure = Figure(figsize=(0.8 * columns + 0.8, 0.8 * len(rows) + 0.5), layout="tight")
+    figure = Figure(figsize=(0.8 * columns + 0.8, 0.8 * len(rows) + 0.5), layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()

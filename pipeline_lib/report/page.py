@@ -12,7 +12,7 @@ from pipeline_lib import registry
 from pipeline_lib.artifacts import write_text_atomically
 from pipeline_lib.report.published import published
 from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
-from pipeline_lib.results import RunRecord
+from pipeline_lib.results import RunRecord, data_notes
 
 _SECTIONS = {
     "ltr": "pipeline_lib.report.ltr:sections",
@@ -111,15 +111,7 @@ def _warnings(view: ProblemView) -> list[str]:
         open_trials = view.trials.filter(pl.col("selected") & ~pl.col("converged").fill_null(True))
         for (label,), part in open_trials.group_by("label", maintain_order=True):
             found.append(f"{label!s}, {_open_trials(part)}")
-    for name, info in view.data.items():
-        for mismatch in _strings(info.get("mismatch")):
-            found.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
-        variant = info.get("variant")
-        if variant and variant != "official":
-            found.append(
-                f"{name}: this is the declared variant “{variant}”, not the official release"
-            )
-    return found
+    return found + data_notes({name: {"info": info} for name, info in view.data.items()})
 
 
 def _open_trials(part: pl.DataFrame) -> str:
@@ -134,10 +126,6 @@ def _open_trials(part: pl.DataFrame) -> str:
         f"{len(part)} chosen trials stopped at their iteration limit "
         f"({max(part['n_iter'].to_list())}) before meeting their stopping rule"
     )
-
-
-def _strings(value: object) -> list[str]:
-    return [str(v) for v in value] if isinstance(value, list | tuple) else []
 
 
 def _facts(record: RunRecord) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline_lib.datasets import acquire, catalogue, rawfiles
 from pipeline_lib.datasets.canonical import canonical_info, read_canonical
+from pipeline_lib.datasets.description import describe
 from pipeline_lib.errors import DataMissingError, InputError
 
 DECLARATION = """
@@ -221,11 +222,11 @@ def test_built_in_data_need_no_files():
     digests = acquire.source_digest("digits", "ltr/train")
     assert digests != acquire.source_digest("digits", "ltr/test")
     assert digests != acquire.source_digest("digits", "ltr/train", seed=1)
-    facts = acquire.describe("digits", "ltr/test")
+    facts = describe("digits", "ltr/test")
     assert facts["queries"] == 30
     assert facts["documents per query"]["median"] == 40
     assert facts["queries without a relevant document"] == 0
-    facts = acquire.describe("digits", "tags/all")
+    facts = describe("digits", "tags/all")
     assert facts["tags per image"]["min"] == 3
     assert facts["most common tags"]["no loop"] > 900
 
@@ -250,7 +251,7 @@ def test_mq2008(part):
     if data.info["variant"] != variant:
         pytest.skip(f"another copy of the files: {data.info['variant']}")
     assert data.X.shape == (rows, 46)
-    assert len(np.unique(data.qid)) == queries == acquire.describe("mq2008", part)["queries"]
+    assert len(np.unique(data.qid)) == queries == describe("mq2008", part)["queries"]
     assert set(data.y.tolist()) == {0, 1, 2}
     assert (data.X.min(), data.X.max()) == (0, 1)
     assert len(set(data.ids)) == rows or part != "fold1/train"

@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pipeline_lib.datasets import catalogue
-from pipeline_lib.datasets.acquire import describe, load, source_digest
+from pipeline_lib.datasets import catalogue, rawfiles
+from pipeline_lib.datasets.acquire import load, source_digest
+from pipeline_lib.datasets.description import describe
 from pipeline_lib.datasets.own import declare
 from pipeline_lib.datasets.pictures import write_pgm
 from pipeline_lib.errors import InputError
@@ -13,24 +14,89 @@ from pipeline_lib.errors import InputError
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("AFFINITY_DATA", str(tmp_path / "root"))
+    monkeypatch.setenv("AFFINITY_DATA", "")
+    monkeypatch.setattr(rawfiles, "raw_root", lambda: tmp_path / "root")
     catalogue._read_declaration.cache_clear()
     yield tmp_path / "root"
     catalogue._read_declaration.cache_clear()
 
 
 def test_csv_with_queries_in_parts(root, tmp_path):
-    for part in ("train", "test"):
-        (tmp_path / f"{part}.csv").write_text("q,doc,bm25,rel\n7,a,1.5,2\n7,b,0.5,0\n9,c,1,1\n")
-    paths = {part: tmp_path / f"{part}.csv" for part in ("train", "test")}
+    paths = {part: tmp_path / f"{part}.csv" for part in ("train", "vali", "test")}
+    for path in paths.values():
+        path.write_text("q,doc,bm25,rel\n7,a,1.5,2\n7,b,0.5,0\n9,c,1,1\n")
     written = declare("shop", paths, label="rel", query="q", id="doc", root=root)
     assert written == root / "catalogue" / "shop.toml"
     assert "shop" in catalogue.names()
-    data = load("shop", "test")
+    data = load("shop", "fold1/test")
     assert data.X.tolist() == [[1.5], [0.5], [1]] and data.y.tolist() == [2, 0, 1]
     assert data.qid.tolist() == [7, 7, 9] and data.ids.tolist() == ["a", "b", "c"]
-    with pytest.raises(InputError, match=r"unknown part of shop .vali."):
-        load("shop", "vali")
+    with pytest.raises(InputError, match=r"unknown part of shop .fold1/all."):
+        load("shop", "fold1/all")
+    del paths["vali"]
+    with pytest.raises(
+        InputError, match="fold1 of a ranking has no part vali; expected train, vali"
+    ):
+        declare("shop", paths, label="rel", query="q", id="doc", root=root, replace=True)
+    assert load("shop", "fold1/test").ids.tolist() == ["a", "b", "c"]  # the earlier one stands
+
+
+def test_queries_in_one_file_are_dealt_to_folds(root, tmp_path):
+    path = tmp_path / "clicks.csv"
+    rows = [f"q{i // 3},{i},{i % 3}\n" for i in range(30)]
+    path.write_text("query,x,rel\n" + "".join(rows))
+    declare("clicks", path, label="rel", query="query", root=root)
+    names = catalogue.dataset_spec("clicks").part_names()
+    assert names[:4] == ["all", "fold1/train", "fold1/vali", "fold1/test"] and len(names) == 16
+    tested = []
+    for fold in range(1, 6):
+        parts = {role: load("clicks", f"fold{fold}/{role}") for role in ("train", "vali", "test")}
+        rows_of = {role: set(data.X[:, 0].tolist()) for role, data in parts.items()}
+        assert set.union(*rows_of.values()) == set(range(30))
+        assert [len(rows_of[role]) for role in rows_of] == [18, 6, 6]
+        for data in parts.values():  # whole queries, in the order of the file
+            assert np.all(np.diff(data.X[:, 0]) > 0)
+            assert data.y.tolist() == [0, 1, 2] * (len(data) // 3)
+        tested += rows_of["test"]
+    assert sorted(tested) == list(range(30))
+    path.write_text("query,x,rel\n" + "".join(rows[:-1]))
+    with pytest.raises(InputError, match=r"was drawn for 30 rows, the data have 29; add the data"):
+        load("clicks", "fold1/train")
+    path.write_text("query,x,rel\n" + "".join(rows[:6]))
+    with pytest.raises(InputError, match="2 queries in 5 folds; expected at least three of both"):
+        declare("two", path, label="rel", query="query", root=root)
+    assert "two" not in catalogue.names() and len(list((root / "catalogue").iterdir())) == 2
+
+
+def test_classes_and_tags_are_numbered_alike_in_all_parts(root, tmp_path):
+    (tmp_path / "train.csv").write_text("x,kind,tags\n1,dog,a;c\n2,cat,a\n4,dog,\n")
+    (tmp_path / "test.csv").write_text("x,kind,tags\n3,dog,b\n5,eel,c;b\n")
+    paths = {part: tmp_path / f"{part}.csv" for part in ("train", "test")}
+    declare("pets", paths, label="kind", features=["x"], root=root)
+    assert load("pets", "train").y.tolist() == [1, 0, 1]
+    assert load("pets", "test").y.tolist() == [1, 2]
+    assert load("pets", "test").info["classes"] == ["cat", "dog", "eel"]
+    declare("tagged", paths, tags="tags", features=["x"], root=root)
+    assert load("tagged", "train").tags == load("tagged", "test").tags == ("a", "b", "c")
+    assert load("tagged", "test").Y.tolist() == [[0, 1, 0], [0, 1, 1]]
+    (tmp_path / "test.csv").write_text("x,kind,tags\n3,7,b\n5,8,c;b\n")
+    with pytest.raises(InputError, match="labels are text in one part, numbers in the other"):
+        declare("mixed", paths, label="kind", features=["x"], root=root)
+    (tmp_path / "test.csv").write_text("z,kind\n3,cat\n")
+    (tmp_path / "train.csv").write_text("x,kind\n3,cat\n")
+    with pytest.raises(InputError, match="the parts differ in feature 'z'"):
+        declare("mixed", paths, label="kind", root=root)
+
+
+def test_sparse_text_has_one_width_in_all_parts(root, tmp_path):
+    (tmp_path / "a.txt").write_text("1 1:0.5 3:2\n2 1:1\n")
+    (tmp_path / "b.txt").write_text("1 2:1\n2 1:1\n")
+    declare("sparse", {"a": tmp_path / "a.txt", "b": tmp_path / "b.txt"}, root=root)
+    assert load("sparse", "b").X.tolist() == [[0, 1, 0], [1, 0, 0]]
+    for role, width in (("train", 3), ("vali", 2), ("test", 1)):
+        (tmp_path / f"{role}.txt").write_text(f"1 qid:1 1:2 {width}:1\n".replace("1:2 1:1", "1:1"))
+    declare("rank", {r: tmp_path / f"{r}.txt" for r in ("train", "vali", "test")}, root=root)
+    assert load("rank", "fold1/test").X.tolist() == [[1, 0, 0]]
 
 
 def test_csv_with_a_tag_column_and_odd_names(root, tmp_path):
@@ -83,9 +149,13 @@ def test_picture_folders(root, tmp_path):
 
 
 def test_letor_text(root, tmp_path):
-    (tmp_path / "train.txt").write_text("2 qid:1 1:0.5 2:1\n0 qid:1 1:0.1 2:3\n")
+    lines = [f"{i % 2} qid:{i // 2} 1:0.{i} 2:{i}\n" for i in range(6)]
+    (tmp_path / "train.txt").write_text("".join(lines))
     declare("ranking", tmp_path / "train.txt", root=root)
-    assert load("ranking").X.tolist() == [[0.5, 1], [0.1, 3]]
+    assert load("ranking").X[:3].tolist() == [[0, 0], [0.1, 1], [0.2, 2]]
+    assert len(load("ranking", "fold3/train")) == 2
+    with pytest.raises(InputError, match=r"label does not go with a \.txt file"):
+        declare("other", tmp_path / "train.txt", label="x", root=root)
 
 
 def test_what_cannot_be_read_is_not_declared(root, tmp_path):
@@ -111,6 +181,9 @@ def test_what_cannot_be_read_is_not_declared(root, tmp_path):
     frame.write_parquet(tmp_path / "x.parquet")
     np.save(tmp_path / "x.npy", np.eye(2))
     with pytest.raises(InputError, match="different formats"):
-        declare(
-            "mixed", {"a": tmp_path / "x.parquet", "b": tmp_path / "x.npy"}, label="x", root=root
-        )
+        declare("mixed", {"a": tmp_path / "x.parquet", "b": tmp_path / "x.npy"}, root=root)
+    with pytest.raises(InputError, match="neither labels nor tags: there is nothing to score by"):
+        declare("bare", tmp_path / "x.npy", root=root)
+    with pytest.raises(InputError, match="part name 'A B'"):
+        declare("named", {"A B": tmp_path / "x.npy"}, root=root)
+    assert not [path for path in (root / "catalogue").iterdir() if path.name != "good.toml"]

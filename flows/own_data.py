@@ -1,0 +1,71 @@
+"""The ``data add`` command: a dataset of the user's own gets a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.errors import InputError
+from pipeline_lib.home import resolve_home
+
+
+def add_dataset(
+    name: str,
+    paths: Sequence[str],
+    *,
+    home: Path | None,
+    size: str | None,
+    tags: Sequence[str] | None,
+    features: Sequence[str] | None,
+    report: Callable[[str], None],
+    **options: Any,
+) -> None:
+    """Declare the dataset and tell what was found, where the declaration is, and the next command.
+
+    Parameters are those of `pipeline_lib.datasets.own.declare`, as the command line has them: ``paths``
+    one path or several ``PART=PATH``, ``size`` as ``HEIGHTxWIDTH``, a single tag as a list of one.
+    """
+    from pipeline_lib.datasets.catalogue import dataset_spec
+    from pipeline_lib.datasets.own import declare
+
+    written = declare(
+        name,
+        _parts(paths),
+        tags=None if not tags else tags[0] if len(tags) == 1 else list(tags),
+        features=list(features) if features else None,
+        size=None if size is None else _size(size),
+        scratch=resolve_home(home).store / "pictures",
+        report=report,
+        **options,
+    )
+    drawn = sum(part.subset is not None for part in dataset_spec(name).parts) // 3
+    if drawn:
+        report(f"{drawn} folds of whole queries were drawn: fold1 to fold{drawn}")
+    report(f"declared in {written}")
+    report(f"next: affinity run --dataset {name}")
+
+
+def _parts(paths: Sequence[str]) -> Path | dict[str, Path]:
+    if len(paths) == 1 and (Path(paths[0]).expanduser().exists() or "=" not in paths[0]):
+        return Path(paths[0])
+    parts: dict[str, Path] = {}
+    for given in paths:
+        part, equals, path = given.partition("=")
+        if not equals or not part or not path:
+            raise InputError(
+                f"{given!r} does not say which part it is",
+                expected="PART=PATH for each of several paths, for example train=a.csv",
+            )
+        if part in parts:
+            raise InputError(f"part {part!r} is given twice")
+        parts[part] = Path(path)
+    return parts
+
+
+def _size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([1-9]\d{0,4})[xX]([1-9]\d{0,4})", text)
+    if match is None:
+        raise InputError(f"size {text!r}", expected="HEIGHTxWIDTH in pixels, for example 32x32")
+    return int(match[1]), int(match[2])
