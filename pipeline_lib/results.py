@@ -104,6 +104,8 @@ def data_notes(data: Mapping[str, Any], dataset: str | None = None) -> list[str]
             )
         for mismatch in info.get("mismatch") or ():
             notes.append(f"{name}: {mismatch} (accepted with --allow-mismatch)")
+        for doubt in info.get("unconfirmed") or ():
+            notes.append(f"{name}: {doubt}; the declared number is not confirmed")
         for key, found in (info.get("findings") or {}).items():
             if key.rpartition(": ")[2] in _TOLD:
                 told = ", ".join(map(str, found)) if isinstance(found, list) else found

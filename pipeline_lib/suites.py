@@ -227,9 +227,10 @@ def with_overrides(
 def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> list[dict[str, Any]]:
     """Put another dataset into the problems that it fits; the others are left out.
 
-    A problem keeps its splits where the dataset has them, else takes as many of the dataset's own, in
-    the catalogue's order; ``name/split`` names one split. Of several problems of one kind, the first
-    that chooses its parameters stays. Published numbers belong to the dataset they were measured on.
+    A problem keeps its splits where the dataset has them. Else it takes the dataset's own, in the
+    catalogue's order: of a ranking every fold, of other data as many as before; ``name/split`` names
+    one. Of several problems of one kind, the first that chooses its parameters stays. Published numbers
+    belong to the dataset they were measured on.
 
     Raises
     ------
@@ -248,10 +249,14 @@ def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> li
         protocol = registry.kind(problem["kind"])
         known = [c for c in candidates if _fits(protocol, name, c)]
         wanted = [s for s in problem["splits"] if not split and _fits(protocol, name, s)]
-        splits = wanted if len(wanted) == len(problem["splits"]) else known
+        if len(wanted) == len(problem["splits"]):
+            splits = wanted
+        elif problem["kind"] == "ltr":  # folds of other versions have a deeper name
+            splits = [c for c in known if c.count("/") == known[0].count("/")]
+        else:
+            splits = known[: len(problem["splits"])]
         if not splits:
             continue
-        splits = splits[: len(problem["splits"])]
         before = fitting.get(problem["kind"])
         if before is None or (problem["selection"] and not before[0]["selection"]):
             fitting[problem["kind"]] = (problem, splits)

@@ -238,7 +238,8 @@ def _import_folder(
             summary.add(rows)
         digests = _digests(raw.part, raw, 0)
         judged = _provenance(raw.part, raw, digests, table, summary, allow_mismatch=allow_mismatch)
-        notes = [judged["variant"], *judged["mismatch"], *raw.hints]
+        doubts = [f"{doubt}, but not confirmed" for doubt in judged["unconfirmed"]]
+        notes = [judged["variant"], *judged["mismatch"], *doubts, *raw.hints]
         lines.append(f"{spec.name} {raw.part.name}: {summary.rows:,} rows ({'; '.join(notes)})")
     for raw in found:
         place = target / raw.part.folders[0]
@@ -344,6 +345,7 @@ def _provenance(
         "variant": variant,
         "variant_note": next((each.note for each in part.variants if each.name == variant), ""),
         "mismatch": mismatch,
+        "unconfirmed": part.expect.doubts(summary.as_dict()) if variant == "official" else [],
         "sources": digests,
         "reader": {"format": part.format, "options": dict(part.options)},
         "findings": table.findings | ({"hints": list(raw.hints)} if raw.hints else {}),

@@ -3,7 +3,8 @@
 One TOML file per dataset in ``data/catalogue``; its stem is the dataset's name. A declaration says
 
 - **what it is**: ``title``, ``kind`` (layout of its canonical Parquet, see `canonical`), ``licence``,
-  ``homepage``, ``sources`` (official addresses), ``citation``, ``traps`` (what goes wrong with it);
+  ``homepage``, ``sources`` (official addresses), ``citation``, ``traps`` (what goes wrong with it),
+  ``basis`` (where the numbers come from that its parts are held against);
 - **where its files lie** under a data root: ``folders`` (alternatives, the first is the one imports
   use) and ``aliases`` (other names a release gives the same file; accepted, and reported as a hint);
 - **how it is read**: ``reader.format`` (a key of `readers.READERS`) and ``reader.options``, which a
@@ -25,13 +26,13 @@ Declarations of the user's own lie in the folder ``catalogue`` of a data root; `
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.errors import InputError
@@ -47,7 +48,8 @@ class Expectation(_Declaration):
 
     ``labels`` maps each label to its number of rows (all labels, then), ``largest_label`` bounds
     them; ``minimum`` and ``maximum`` bound the features; ``tag_entries`` is the number of ones in
-    the tag table.
+    the tag table. Fields named in ``unconfirmed`` are numbers in circulation that were held against
+    neither the files nor a publication: data that differ are taken, and the difference is reported.
     """
 
     rows: int | None = Field(default=None, ge=1)
@@ -59,32 +61,47 @@ class Expectation(_Declaration):
     largest_label: int | None = Field(default=None, ge=0)
     minimum: float | None = None
     maximum: float | None = None
+    unconfirmed: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_fields(self) -> Expectation:
+        for name in self.unconfirmed:
+            if name == "unconfirmed" or getattr(self, name, None) is None:
+                raise ValueError(f"{name!r} is not declared, so it cannot be unconfirmed")
+        return self
 
     def mismatches(self, counts: Mapping[str, Any]) -> list[str]:
         """Each number that differs, as a phrase; ``counts`` is `canonical.Summary.as_dict`."""
-        found = []
+        return [text for name, text in self._differences(counts) if name not in self.unconfirmed]
+
+    def doubts(self, counts: Mapping[str, Any]) -> list[str]:
+        """The same for what is unconfirmed."""
+        return [text for name, text in self._differences(counts) if name in self.unconfirmed]
+
+    def _differences(self, counts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for what in ("rows", "queries", "features", "tags", "tag_entries"):
             declared, seen = getattr(self, what), counts.get(what, 0)
             if declared is not None and declared != seen:
-                found.append(f"{what.replace('_', ' ')}: {seen:,} found, {declared:,} declared")
+                yield what, f"{what.replace('_', ' ')}: {seen:,} found, {declared:,} declared"
         labels, expected = counts.get("labels", {}), self.labels or {}
         for label in sorted({*expected, *labels}) if self.labels is not None else ():
             declared, seen = expected.get(label, 0), labels.get(label, 0)
             if declared != seen:
-                found.append(f"rows with label {label}: {seen:,} found, {declared:,} declared")
+                yield "labels", f"rows with label {label}: {seen:,} found, {declared:,} declared"
         largest = max((int(label) for label in labels), default=0)
         if self.largest_label is not None and largest > self.largest_label:
-            found.append(f"largest label: {largest} found, {self.largest_label} declared")
+            yield "largest_label", f"largest label: {largest} found, {self.largest_label} declared"
         low, high = counts.get("minimum"), counts.get("maximum")
         if self.minimum is not None and low is not None and low < self.minimum:
-            found.append(
-                f"smallest feature value: {low:g} found, at least {self.minimum:g} declared"
+            yield (
+                "minimum",
+                f"smallest feature value: {low:g} found, at least {self.minimum:g} declared",
             )
         if self.maximum is not None and high is not None and high > self.maximum:
-            found.append(
-                f"largest feature value: {high:g} found, at most {self.maximum:g} declared"
+            yield (
+                "maximum",
+                f"largest feature value: {high:g} found, at most {self.maximum:g} declared",
             )
-        return found
 
 
 class FileSpec(_Declaration):
@@ -174,6 +191,7 @@ class DatasetSpec(_Declaration):
     homepage: str = Field(default="", pattern="^(https?://.*)?$")
     sources: tuple[Source, ...] = ()
     citation: str = ""
+    basis: str = ""
     folders: tuple[str, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
     reader: ReaderSpec

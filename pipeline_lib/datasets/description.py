@@ -53,7 +53,7 @@ def describe(
     facts: dict[str, Any] = {"name": data.name, "part": data.part, "rows": len(data)}
     for add in (_features, _labels, _queries, _tags):
         facts |= add(data)
-    kept = ("variant", "variant_note", "mismatch", "findings", "sources")
+    kept = ("variant", "variant_note", "mismatch", "unconfirmed", "findings", "sources")
     facts |= {key: data.info[key] for key in kept if data.info.get(key)}
     if len(facts.get("sources", ())) > _SHOWN:
         facts["sources"] = f"{len(facts['sources']):,} files"

@@ -175,3 +175,54 @@ def test_only_keeps_rows_and_what_they_need() -> None:
         with_overrides(suite, only=["RankSMV"])
     with pytest.raises(InputError, match='unknown setting "gama"; did you mean "gamma"'):
         with_overrides(suite, settings={"gama": 1.0})
+
+
+def test_another_dataset_keeps_the_problems_it_fits():
+    own = load_suite("own")
+    tags = with_overrides(own, dataset="lowrank-tags")
+    assert [p.title for p in tags.problems] == [
+        "lowrank-tags-annotation",
+        "lowrank-tags-completion",
+    ]
+    assert {tuple(p.splits) for p in tags.problems} == {("all",)}
+    images = with_overrides(own, dataset="usps/train")
+    assert [(p.kind, p.dataset, p.splits) for p in images.problems] == [
+        ("retrieval", "usps", ["train"]),
+        ("clustering", "usps", ["train"]),
+    ]
+    folds = with_overrides(own, dataset="mq2007").problems[0]
+    assert folds.splits == [f"fold{k}" for k in range(1, 6)]
+    assert with_overrides(own, dataset="mq2007/null/fold2").problems[0].splits == ["null/fold2"]
+    # What is tuned stays rather than what is fixed; one problem of a kind.
+    quick = with_overrides(load_suite("quickstart"), dataset="coil20")
+    assert [p.title for p in quick.problems] == ["coil20-retrieval", "coil20-clustering"]
+    assert quick.problems[0].options["protocol"] == "tuned"
+
+
+def test_published_numbers_stay_with_their_dataset():
+    suite = load_suite("letor-mq2008").model_copy(deep=True)
+    body = suite.model_dump()
+    body["problems"][0]["published"] = "letor-mq2007"
+    suite = type(suite).model_validate(body)
+    assert with_overrides(suite, dataset="mq2008").problems[0].published == "letor-mq2007"
+    other = with_overrides(suite, dataset="mq2007").problems[0]
+    assert other.published is None and other.splits == suite.problems[0].splits
+
+
+@pytest.mark.parametrize(
+    ("dataset", "says"),
+    [
+        ("digit", 'unknown dataset "digit"; did you mean "digits"'),
+        (
+            "two-moons",
+            r'"two-moons" \(layout matrix\) fits no problem of suite letor-mq2008 \(ltr\)',
+        ),
+        (
+            "mq2007/fold9",
+            "fits no problem of suite letor-mq2008.*expected one of its splits: fold1",
+        ),
+    ],
+)
+def test_a_dataset_that_fits_nothing_is_refused(dataset, says):
+    with pytest.raises(InputError, match=says):
+        with_overrides(load_suite("letor-mq2008"), dataset=dataset)

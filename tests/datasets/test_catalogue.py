@@ -9,14 +9,16 @@ from pipeline_lib.datasets.catalogue import Expectation, dataset_spec
 from pipeline_lib.datasets.readers import READERS, reader_of
 from pipeline_lib.errors import InputError
 
+NAMES = sorted(path.stem for path in catalogue.catalogue_dir().glob("*.toml"))
 LETOR = {"mq2008": 46, "mq2007": 46, "ohsumed": 45, "td2004": 44, "mslr": 136}
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_declarations_are_complete(name):
     spec = dataset_spec(name)
     assert spec.name == name
     assert spec.title and spec.licence and spec.citation and spec.homepage
+    assert spec.basis, f"{name} does not say where its numbers come from"
     assert spec.reader.format in READERS
     for part_name in spec.part_names():
         part = spec.part(part_name)
@@ -156,3 +158,22 @@ def test_wrong_declarations(own_catalogue, old, new, message):
     with pytest.raises(InputError, match=message) as caught:
         dataset_spec("own")
     assert caught.value.path == str(own_catalogue)
+
+
+def test_unconfirmed_numbers_are_reported_and_not_enforced():
+    part = dataset_spec("mq2007").part("fold1/vali")
+    assert part.expect.unconfirmed == ("rows", "queries")
+    counts = {"rows": 13_000, "queries": 339, "features": 46, "labels": {"2": 9, "3": 1}}
+    assert part.judge(counts, []) == ("official", ["largest label: 3 found, 2 declared"])
+    assert part.expect.doubts(counts) == ["rows: 13,000 found, 13,813 declared"]
+    with pytest.raises(ValueError, match="'tags' is not declared, so it cannot be unconfirmed"):
+        Expectation(rows=1, unconfirmed=("tags",))
+
+
+@pytest.mark.parametrize(
+    ("name", "queries", "rows"), [("mq2008", 784, 15_211), ("mq2007", 1_692, 69_623)]
+)
+def test_pieces_of_fold_1_add_up_to_the_collection(name, queries, rows):
+    parts = [dataset_spec(name).part(f"fold1/{role}").expect for role in ("train", "vali", "test")]
+    assert sum(part.queries for part in parts) == queries
+    assert sum(part.rows for part in parts) == rows
