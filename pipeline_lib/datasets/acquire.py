@@ -95,7 +95,24 @@ def ingest(
     DataMissingError, InputError
         Files are missing, cannot be read, or hold something else than declared.
     """
-    resolved = dataset_spec(name).part(part)
+    return ingest_part(
+        dataset_spec(name).part(part),
+        target_dir,
+        allow_mismatch=allow_mismatch,
+        seed=seed,
+        scratch=scratch,
+    )
+
+
+def ingest_part(
+    resolved: Part,
+    target_dir: Path,
+    *,
+    allow_mismatch: bool = False,
+    seed: int = 0,
+    scratch: Path | None = None,
+) -> dict[str, Any]:
+    """`ingest` of a part that need not stand in the catalogue."""
     raw = _raw(resolved)
     digests = _digests(resolved, raw, seed)
     table = _read(resolved, raw, seed, scratch)

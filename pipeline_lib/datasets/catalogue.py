@@ -315,6 +315,11 @@ def names() -> list[str]:
     return sorted(_declarations())
 
 
+def forget_declarations() -> None:
+    """Read declarations anew: one was written."""
+    _read_declaration.cache_clear()
+
+
 def dataset_spec(name: str) -> DatasetSpec:
     """The declaration of one dataset.
 
@@ -337,7 +342,22 @@ def declaration_path(name: str) -> Path:
 @cache
 def _read_declaration(path: Path) -> DatasetSpec:
     try:
-        spec = DatasetSpec.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the declaration cannot be read ({error})", path=path) from None
+    return parse_declaration(text, path)
+
+
+def parse_declaration(text: str, path: Path) -> DatasetSpec:
+    """The declaration in a TOML text that stands, or is to stand, in ``path``.
+
+    Raises
+    ------
+    InputError
+        It is not TOML, or not a declaration of the dataset that the file is named after.
+    """
+    try:
+        spec = DatasetSpec.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not valid TOML ({error})", path=path) from error
     except ValidationError as error:

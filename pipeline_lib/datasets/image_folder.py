@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.datasets.pictures import read_picture, resize, to_grey
-from pipeline_lib.datasets.reading import PathLike, existing_folder
+from pipeline_lib.datasets.reading import MAX_CELLS, PathLike, existing_folder
 from pipeline_lib.datasets.tag_csv import TagTable, read_tag_csv
 from pipeline_lib.errors import DataMissingError, InputError
 
@@ -130,6 +130,12 @@ def read_image_classes(
         files = find_pictures(folder)
     else:
         files = sorted(files, key=lambda path: natural_key(path.relative_to(folder).as_posix()))
+    if size is not None and len(files) * size[0] * size[1] > MAX_CELLS:
+        raise InputError(
+            f"{len(files):,} pictures of {size[0]} x {size[1]} pixels are too many",
+            path=folder,
+            expected=f"at most {MAX_CELLS:,} pixels in all",
+        )
     pictures = [to_grey(picture) for picture in read_pictures(files)]
     if size is not None:
         pictures = [resize(picture, size, path) for picture, path in zip(pictures, files)]

@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pipeline_lib.datasets import catalogue
-from pipeline_lib.datasets.acquire import DATA_FILE, ingest
+from pipeline_lib.datasets.acquire import DATA_FILE, ingest_part
+from pipeline_lib.datasets.catalogue import DatasetSpec, forget_declarations, parse_declaration
 from pipeline_lib.datasets.own_files import OwnOptions, OwnPart, own_part, same_in_all
+from pipeline_lib.datasets.pictures import MAX_PIXELS
 from pipeline_lib.datasets.rawfiles import raw_root, scratch_of
 from pipeline_lib.datasets.splits import query_folds, write_splits
 from pipeline_lib.errors import InputError
@@ -96,21 +98,37 @@ def declare(
     single = isinstance(paths, str | Path)
     given = {"all": Path(paths)} if isinstance(paths, str | Path) else _named(name, paths)
     options = OwnOptions(label, query, id, tags, features, labels_file, separator, size, descriptor)
+    _within_bounds(options)
     if not single and len(given) > 1 and labels_file is not None:
         raise InputError("one labels file for several parts", remedy="put y into each .npz")
     parts = same_in_all({part: own_part(_absolute(path), options) for part, path in given.items()})
     if next(iter(parts.values())).kind == "ltr" and not single:
         parts = _as_folds(parts)
+    text = _toml_text(name, parts)
+    qid = _check(parse_declaration(text, target), scratch, report or (lambda line: None))
     split = target.with_suffix(".folds.parquet")
-    with _Written(target, split) as written:
-        written.write(_toml_text(name, parts))
-        qid = _check(name, parts, scratch, report or (lambda line: None))
-        if qid is not None and single:
-            splits = query_folds(qid, n_folds=folds, seed=seed, dataset=name)
-            write_splits(split, splits)
-            written.write(_toml_text(name, parts, split, len(splits)))
-        written.keep()
+    splits = None
+    if qid is not None and single:
+        splits = query_folds(qid, n_folds=folds, seed=seed, dataset=name)
+        text = _toml_text(name, parts, split, len(splits))
+        parse_declaration(text, target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if splits is not None:
+        write_splits(split, splits)
+    temporary = target.with_suffix(".part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, target)
+    forget_declarations()
+    if splits is None:
+        split.unlink(missing_ok=True)
     return target
+
+
+def _within_bounds(options: OwnOptions) -> None:
+    if not options.separator:
+        raise InputError("an empty separator", expected="the character between tags")
+    if options.size is not None and not 0 < options.size[0] * options.size[1] <= MAX_PIXELS:
+        raise InputError(f"pictures of {options.size[0]} x {options.size[1]} pixels are too large")
 
 
 def _target(name: str, root: Path | None, replace: bool) -> Path:
@@ -156,15 +174,15 @@ def _as_folds(parts: dict[str, OwnPart]) -> dict[str, OwnPart]:
 
 
 def _check(
-    name: str, parts: Mapping[str, OwnPart], scratch: Path | None, report: Callable[[str], None]
+    spec: DatasetSpec, scratch: Path | None, report: Callable[[str], None]
 ) -> list[str] | None:
     """Read every part and hold them against each other; returns the queries of the last."""
     qid: list[str] | None = None
-    seen: dict[str, tuple[Any, ...]] = {}
-    for part in parts:
-        kept = None if scratch is None else scratch_of(scratch, name, part)
+    first: tuple[str, Any] | None = None
+    for part in spec.part_names():
+        kept = None if scratch is None else scratch_of(scratch, spec.name, part)
         with tempfile.TemporaryDirectory(prefix="affinity-own-") as folder:
-            info = ingest(name, part, Path(folder), scratch=kept)
+            info = ingest_part(spec.part(part), Path(folder), scratch=kept)
             file = Path(folder) / DATA_FILE
             columns = pq.read_schema(file).names
             if info["layout"] == "ltr":
@@ -172,17 +190,17 @@ def _check(
         counts = info["counts"]
         if not {"labels", "tags"} & set(counts):
             raise InputError(
-                f"{name} {part} has neither labels nor tags: there is nothing to score by",
+                f"{spec.name} {part} has neither labels nor tags: there is nothing to score by",
                 remedy="name a label column or a tag column, or a file with labels or tags",
             )
-        seen[part] = (info["classes"], [c for c in columns if c.startswith(("x:", "tag:"))])
-        if seen[part] != seen[next(iter(parts))]:
+        seen = (info["classes"], [c for c in columns if c.startswith(("x:", "tag:"))])
+        first = first or (part, seen)
+        if seen != first[1]:
             raise InputError(
-                f"parts {next(iter(parts))} and {part} of {name} differ in their classes, features "
-                "or tags",
+                f"parts {first[0]} and {part} of {spec.name} differ in their classes, features or tags",
                 expected="the same in all parts",
             )
-        report(f"{name} {part}: {_in_words(counts)}")
+        report(f"{spec.name} {part}: {_in_words(counts)}")
     return qid
 
 
@@ -195,40 +213,6 @@ def _in_words(counts: Mapping[str, Any]) -> str:
     if "tags" in counts:
         found.append(f"{counts['tags']:,} tags ({counts['tag_entries']:,} given)")
     return ", ".join(found)
-
-
-class _Written:
-    """The files of a declaration: kept when all went well, else as they were before."""
-
-    def __init__(self, target: Path, split: Path) -> None:
-        self.target, self.split = target, split
-        self.earlier = {
-            path: path.read_bytes() if path.is_file() else None for path in (target, split)
-        }
-        self.kept = False
-
-    def __enter__(self) -> _Written:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        catalogue._read_declaration.cache_clear()
-        for path, content in self.earlier.items() if not self.kept else ():
-            if content is None:
-                path.unlink(missing_ok=True)
-            else:
-                path.write_bytes(content)
-
-    def write(self, text: str) -> None:
-        """Write the declaration, whole."""
-        temporary = self.target.with_suffix(".part")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, self.target)
-        catalogue._read_declaration.cache_clear()
-
-    def keep(self) -> None:
-        """Nothing went wrong."""
-        self.kept = True
 
 
 def _toml_text(

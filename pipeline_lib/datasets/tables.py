@@ -123,14 +123,15 @@ class _Columns:
             return [[str(tag) for tag in row or ()] for row in self.frame[name].to_list()]
         lists = []
         for row, text in enumerate(self.text(name, allow_empty=True)):
-            tags = [tag.strip() for tag in text.split(separator)] if text else []
-            if "" in tags:
+            try:
+                lists.append(parse_tag_list(text, separator, self.path, line=row + 1))
+            except InputError as error:
+                # Where a row stands in the file costs a second reading, made only when asked for.
                 raise InputError(
-                    f"an empty tag in {self._what(name, row)}",
-                    expected=f"tags separated by single {separator!r}",
+                    f"{error.what} in column {name!r}",
+                    expected=error.expected,
                     **self._place(name, row),
-                )
-            lists.append(tags)
+                ) from None
         return lists
 
 

@@ -172,6 +172,8 @@ def parse_tag_list(
     text: str, separator: str, path: PathLike, *, line: int, column: int | None = None
 ) -> list[str]:
     """Split ``red;cat``; blanks around tags are dropped, empty tags refused, empty text is no tag."""
+    if not separator:
+        raise InputError("an empty separator", path=path, expected="the character between tags")
     if not text.strip():
         return []
     tags = [tag.strip() for tag in text.split(separator)]

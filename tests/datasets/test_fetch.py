@@ -105,12 +105,12 @@ options = {{ n_features = 6 }}
 expect = {{ rows = 5000, features = 6 }}
 """
         )
-        catalogue._read_declaration.cache_clear()
+        catalogue.forget_declarations()
 
     monkeypatch.setattr(catalogue, "catalogue_dir", lambda: folder)
     declare()
     yield declare
-    catalogue._read_declaration.cache_clear()
+    catalogue.forget_declarations()
 
 
 def test_files_are_fetched_verified_unpacked_and_imported(declared, tmp_path):
@@ -163,7 +163,7 @@ def test_offline_fails_at_once_with_address_names_and_command(declared, tmp_path
     # A port nobody listens on.
     closed = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9", text)
     (catalogue.catalogue_dir() / "toy.toml").write_text(closed)
-    catalogue._read_declaration.cache_clear()
+    catalogue.forget_declarations()
     with pytest.raises(DataMissingError) as caught:
         fetch("toy", tmp_path / "raw")
     message = str(caught.value)

@@ -56,4 +56,4 @@ def test_what_is_read_from_files_does_not_depend_on_the_seed(tmp_path, monkeypat
     assert run_ingest(tmp_path / "store", "own", "all", False, 2).fingerprint == first.fingerprint
     (tmp_path / "own.csv").write_text("x,kind\n1,a\n3,b\n")
     assert run_ingest(tmp_path / "store", "own", "all", False, 1).fingerprint != first.fingerprint
-    catalogue._read_declaration.cache_clear()
+    catalogue.forget_declarations()

@@ -10,8 +10,10 @@ import bz2
 import io
 import random
 import resource
+import tempfile
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +32,10 @@ from pipeline_lib.datasets import (
     mirflickr,
     npz,
     nuswide,
+    own_files,
     pictures,
+    reading,
+    splits,
     tables,
     tag_csv,
 )
@@ -175,6 +180,40 @@ def unpack_elsewhere(path):
         raise
 
 
+def beside(path, name: str, text: str):
+    other = path.with_name(name)
+    if not other.exists():
+        other.write_text(text)
+    return other
+
+
+def vectors_beside(path):
+    other = path.with_name("vectors.npy")
+    if not other.exists():
+        np.save(other, X)
+    return other
+
+
+def pgm_beside(path):
+    other = path.with_name("a.pgm")
+    if not other.exists():
+        other.write_bytes(b"P5 3 2 255\n" + bytes(range(6)))
+    return other
+
+
+def splits_bytes() -> bytes:
+    folds = splits.query_folds(np.repeat(np.arange(6), 3), n_folds=3, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        splits.write_splits(Path(folder) / "s.parquet", folds)
+        return (Path(folder) / "s.parquet").read_bytes()
+
+
+def own_text(path):
+    """What `own.declare` looks at before any reader does."""
+    part = own_files.own_part(path, own_files.OwnOptions())
+    return own_files.same_in_all({"all": part})
+
+
 HVECS = np.hstack([np.full((4, 1), 3), np.arange(12).reshape(4, 3)]).astype("<u2").tobytes()
 # Name of the file, its good content, the reader.
 CASES = {
@@ -285,6 +324,62 @@ CASES = {
         lambda: b"P5 3 2 255\n" + bytes(range(6)),
         lambda path: image_folder.read_image_classes(path.parent),
     ),
+    "annotation-csv": (
+        "a.csv",
+        lambda: b"0,1,0\n1,1,0\n0,0,1\n",
+        lambda path: reading.require_binary(
+            reading.read_number_table(path, delimiter=",", dtype=np.int64), path
+        ),
+    ),
+    "words": ("a.txt", lambda: b"sky\nnull\nNA\nsea\n", reading.read_words),
+    "nuswide-labels": (
+        "Labels_sky_Train.txt",
+        lambda: b"0\n1\n0\n1\n",
+        lambda path: nuswide.read_ground_truth(
+            path.parent, beside(path, "concepts.txt", "sky\n"), "Train"
+        ),
+    ),
+    "nuswide-tags": (
+        "Train_Tags1k.dat",
+        lambda: b"0 1 0 \n1 1 0 \n",
+        lambda path: nuswide.read_tags(path, beside(path, "list.txt", "a\nb\nc\n")),
+    ),
+    "mulan-pair": (
+        "a.xml",
+        lambda: b'<labels><label name="cat"></label></labels>',
+        lambda path: arff.read_mulan(beside(path, "a.arff", ARFF.decode()), path),
+    ),
+    "label-file": (
+        "a.txt",
+        lambda: b"cat\ndog\ncat\neel\n",
+        lambda path: tables.read_embeddings(vectors_beside(path), labels=path),
+    ),
+    "label-npy": (
+        "labels.npy",
+        lambda: saved(np.save, np.array(["cat", "dog", "cat", "eel"])),
+        lambda path: tables.read_embeddings(vectors_beside(path), labels=path),
+    ),
+    "tag-lines": (
+        "a.txt",
+        lambda: b"cat;red\n\nNA\nnull; cat\n",
+        lambda path: tables.read_embeddings(vectors_beside(path), tags=path),
+    ),
+    "table-tsv": (
+        "a.tsv",
+        lambda: b"name\ta\tlabel\nx\t0.5\tcat\ny\t1\tdog\n",
+        lambda path: tables.read_table(path, label="label", id="name"),
+    ),
+    "picture-tags": (
+        "tags.csv",
+        lambda: b"picture,tags\na,red;NA\n",
+        lambda path: image_folder.match_tags(pgm_beside(path).parent, path),
+    ),
+    "splits": ("a.parquet", splits_bytes, splits.read_splits),
+    "bmp": ("a.bmp", lambda: picture_bytes("bmp"), pictures.read_picture),
+    "tiff": ("a.tif", lambda: picture_bytes("tiff"), pictures.read_picture),
+    "webp": ("a.webp", lambda: picture_bytes("webp"), pictures.read_picture),
+    "own-text": ("a.txt", lambda: b"1 1:0.5 3:2\n2 1:1\n", own_text),
+    "own-ranking": ("a.txt", lambda: b"1 qid:1 1:0.5\n0 qid:1 1:1\n", own_text),
     "zip": (
         "a.zip",
         lambda: zip_bytes({"a.txt": b"hello", "b/c.txt": b"x" * 99}),

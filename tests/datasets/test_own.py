@@ -16,9 +16,9 @@ from pipeline_lib.errors import InputError
 def root(tmp_path, monkeypatch):
     monkeypatch.setenv("AFFINITY_DATA", "")
     monkeypatch.setattr(rawfiles, "raw_root", lambda: tmp_path / "root")
-    catalogue._read_declaration.cache_clear()
+    catalogue.forget_declarations()
     yield tmp_path / "root"
-    catalogue._read_declaration.cache_clear()
+    catalogue.forget_declarations()
 
 
 def test_csv_with_queries_in_parts(root, tmp_path):
