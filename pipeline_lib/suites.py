@@ -19,7 +19,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib import registry
 from pipeline_lib.errors import InputError
-from pipeline_lib.protocol import ProblemKind
 from pipeline_lib.specs import Parameters, PathSpec, StrictModel
 from pipeline_lib.suggest import unknown_name
 
@@ -228,9 +227,9 @@ def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> li
     """Put another dataset into the problems that it fits; the others are left out.
 
     A problem keeps its splits where the dataset has them. Else it takes the dataset's own, in the
-    catalogue's order: of a ranking every fold, of other data as many as before; ``name/split`` names
-    one. Of several problems of one kind, the first that chooses its parameters stays. Published numbers
-    belong to the dataset they were measured on.
+    catalogue's order, those whose files are here before others: of a ranking every fold, of other data
+    as many as before; ``name/split`` names one. Of several problems of one kind, the first that chooses
+    its parameters stays. Published numbers belong to the dataset they were measured on.
 
     Raises
     ------
@@ -243,12 +242,16 @@ def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> li
     spec = dataset_spec(name)
     parts = spec.part_names()
     groups = [part.rpartition("/")[0] for part in parts if part.endswith("/train")]
-    candidates = [split] if split else list(dict.fromkeys(["official", *parts, *groups]))
+    every = list(dict.fromkeys(["official", *parts, *groups]))
+    candidates = [split] if split else every
     fitting: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    present = set()
     for problem in problems:
-        protocol = registry.kind(problem["kind"])
-        known = [c for c in candidates if _fits(protocol, name, c)]
-        wanted = [s for s in problem["splits"] if not split and _fits(protocol, name, s)]
+        known = [c for c in candidates if _fits(problem, name, c)]
+        here = [c for c in known if _is_here(problem, name, c)]
+        present |= {problem["kind"]} if here else set()
+        known = here or known
+        wanted = [s for s in problem["splits"] if not split and _fits(problem, name, s)]
         if len(wanted) == len(problem["splits"]):
             splits = wanted
         elif problem["kind"] == "ltr":  # folds of other versions have a deeper name
@@ -260,12 +263,16 @@ def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> li
         before = fitting.get(problem["kind"])
         if before is None or (problem["selection"] and not before[0]["selection"]):
             fitting[problem["kind"]] = (problem, splits)
+    if present:  # what lacks its files does not hold up the rest
+        fitting = {kind: found for kind, found in fitting.items() if kind in present}
     if not fitting:
+        known = [c for c in every if any(_fits(problem, name, c) for problem in problems)]
+        if split and known:
+            raise unknown_name(f"split of {name}", split, known)
         kinds = ", ".join(sorted({problem["kind"] for problem in problems}))
         raise InputError(
-            f'"{dataset}" (layout {spec.kind}) fits no problem of suite {suite} ({kinds})',
-            expected=f"one of its splits: {', '.join(parts[:6])}" if split else None,
-            remedy="see affinity data describe, or name another suite",
+            f'"{name}" (layout {spec.kind}) fits no problem of suite {suite} ({kinds})',
+            remedy="name another suite; affinity list suites shows them",
         )
     titles = {p["name"] or p["dataset"]: f"{name}-{kind}" for kind, (p, _) in fitting.items()}
     changed = []
@@ -288,12 +295,34 @@ def with_dataset(problems: list[dict[str, Any]], dataset: str, suite: str) -> li
     return changed
 
 
-def _fits(protocol: ProblemKind, dataset: str, split: str) -> bool:
+def _fits(problem: Mapping[str, Any], dataset: str, split: str) -> bool:
+    from pipeline_lib.datasets.catalogue import dataset_spec
+
     try:
-        protocol.check_data(dataset, [split])
+        registry.kind(problem["kind"]).check_data(dataset, [split])
+        parts = [dataset_spec(dataset).part(part) for part in _parts(problem, dataset, split)]
+    except InputError:
+        return False
+    # A tag table without features can be completed, and is not material for annotation.
+    return problem["kind"] != "annotation" or all(part.expect.features != 0 for part in parts)
+
+
+def _is_here(problem: Mapping[str, Any], dataset: str, split: str) -> bool:
+    from pipeline_lib.datasets.acquire import locate
+
+    try:
+        for part in _parts(problem, dataset, split):
+            locate(dataset, part)
     except InputError:
         return False
     return True
+
+
+def _parts(problem: Mapping[str, Any], dataset: str, split: str) -> list[str]:
+    protocol = registry.kind(problem["kind"])
+    options = protocol.check_options(problem["options"])
+    spec = PathSpec(kind=protocol.name, dataset=dataset, split=split, method="", options=options)
+    return list(protocol.parts(spec).values())
 
 
 def _retitled(reference: str | None, titles: Mapping[str, str]) -> str | None:
