@@ -112,7 +112,8 @@ def _refused_data(
     sources = {}
     for name in before.manifest["data"]:
         dataset, _, part = name.partition("/")
-        sources[name] = {"sources": acquire.source_digest(dataset, part)}
+        found = acquire.source_digest(dataset, part, seed=before.suite.seed)
+        sources[name] = {"sources": found}
     now = {**after.manifest, "data": sources}
     changed = [
         c for name in before.manifest["data"] for c in data_changes(before.manifest, now, name)

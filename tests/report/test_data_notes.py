@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.io
 
-from flows.compare import compare_runs
+from flows.compare import CompareCommand, compare_command
 from flows.prefect_artifacts import links
 from flows.terminal import print_results
 from pipeline_lib.execution import thread_executor
@@ -52,9 +52,10 @@ def test_an_allowed_mismatch_is_told_everywhere(tmp_path, monkeypatch, capsys):
     print_results(record)
     assert note in capsys.readouterr().out
     assert note in links(record)
-    assert f"Data: {note}" in compare_runs([record.id], [], None, "markdown", home.root)
-    assert f"% data: {note}" in compare_runs([record.id], [], None, "latex", home.root)
-    compare_runs([record.id], [], None, "csv", home.root)
+    for output, mark in (("markdown", "data: "), ("latex", "% data: "), ("html", "data: ")):
+        compare_command(CompareCommand((record.id,), output=output, home=home.root))
+        assert mark + note in capsys.readouterr().out
+    compare_command(CompareCommand((record.id,), output="csv", home=home.root))
     assert note in capsys.readouterr().err
 
 
