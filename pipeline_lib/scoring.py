@@ -108,7 +108,8 @@ def score(
     InputError
         If the data have nothing to score by, or the shapes differ.
     """
-    if data.y is None and data.Y is None:
+    y = data.y
+    if y is None and data.Y is None:
         raise InputError(f"{data.name} {data.part} has no labels or tags to score by")
     if len(predictions) != len(data):
         raise InputError(
@@ -120,13 +121,12 @@ def score(
     if predictions.ndim != 1:
         raise InputError(f"{predictions.shape[1]} values a row", expected="one")
     if data.qid is not None:
-        assert data.y is not None
-        return ranking_metrics(predictions, data.y, data.qid, definition=definition)
+        return ranking_metrics(predictions, np.asarray(y), data.qid, definition=definition)
     if not np.array_equal(predictions, np.round(predictions)):
         raise InputError("a cluster is not a whole number", expected="the cluster of each row")
     clusters = predictions.astype(np.int64)
     measures = {"acc": clustering_accuracy, "nmi": nmi, "ari": ari}
-    values = {name: np.array([float(f(data.y, clusters))]) for name, f in measures.items()}
+    values = {name: np.array([float(f(np.asarray(y), clusters))]) for name, f in measures.items()}
     return metric_result("part", [data.part], values)
 
 
