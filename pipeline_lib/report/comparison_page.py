@@ -82,7 +82,6 @@ def _sections(one: ProblemComparison) -> list[Section]:
     sections = []
     for (metric,), part in one.table.group_by("metric", maintain_order=True):
         name = str(metric).replace("_", " ")
-        best = part["mean"].max()
         means, differences = [], []
         for row in part.iter_rows(named=True):
             means.append(
@@ -91,7 +90,7 @@ def _sections(one: ProblemComparison) -> list[Section]:
                     "mean": row["mean"],
                     "interval": f"{row['mean_low']:.4f} – {row['mean_high']:.4f}",
                     "items": row["n_items"],
-                    "mark": _mark(row) + (" best" if row["mean"] == best else ""),
+                    "mark": _mark(row),
                 }
             )
             if row["difference"] is not None:

@@ -28,7 +28,7 @@ from pipeline_lib.reproduction.frozen import freeze, thawed
 from pipeline_lib.reproduction.outcome import Outcome
 from pipeline_lib.reproduction.rerun import rerun
 from pipeline_lib.results import RESULT_COLUMNS, RunRecord, load_run
-from pipeline_lib.runner import Run
+from pipeline_lib.runner import Run, run_suite
 from pipeline_lib.suites import parse_suite, with_overrides
 from pipeline_lib.summary import metric_columns
 
@@ -349,3 +349,13 @@ def test_freeze_and_rerun_by_the_command(record: RunRecord, home: Home, tmp_path
     assert "first difference: fit " in done.output and "  parameter: settings" in done.output
     missing = runner.invoke(app, ["rerun", "nothing.zip", *own_home])
     assert isinstance(missing.exception, InputError) and "no such file" in str(missing.exception)
+
+
+@pytest.mark.slow
+def test_quickstart_verifies_with_a_cold_cache(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    run_suite("quickstart", home.root, track=False)
+    record = load_run(home, "latest")
+    outcome = rerun(record, home)
+    assert outcome.verified, list(outcome.wrong)
+    assert len(outcome.values) > 100 and outcome.changes == ()
