@@ -82,7 +82,7 @@ def step_changes(
             rules = [_selection(m, old_path["problem"]) for m in (before, after)]
             asked = [{**body, "selection": rule} for body, rule in zip(asked, rules)]
         modules = stages.modules(spec)
-    causes += [Cause("parameter", what) for what in changes(asked[0], asked[1])]
+    causes += [Cause("parameter", _plain(what)) for what in changes(asked[0], asked[1])]
     causes += code_changes(before, after, modules)
     environments = [_made_in(m, s["artifact"]) for m, s in ((before, old), (after, new))]
     if environments[0] is not None and environments[1] is not None:
@@ -157,6 +157,13 @@ def _selection(manifest: Manifest, problem: str) -> Any:
         if (body["name"] or body["dataset"]) == problem:
             return body["selection"]
     return None
+
+
+def _plain(what: str) -> str:
+    """A parameter by its own name, not by where it stands in the specification."""
+    while what.startswith("params."):
+        what = what.removeprefix("params.")
+    return what
 
 
 def _suite_changes(before: Manifest, after: Manifest) -> Iterator[str]:

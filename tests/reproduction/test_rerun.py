@@ -132,7 +132,7 @@ def test_a_changed_parameter_is_named(record: RunRecord, home: Home) -> None:
     outcome = rerun(record, home, suite=changed)
     stage, kind, what = only_cause(outcome)
     assert (stage, kind) == ("features", "parameter")
-    assert what == "params.params.gamma: 0.1 → 0.2"
+    assert what == "gamma: 0.1 → 0.2"
     assert {value.label for value in outcome.wrong} == {"RankNystroem"}
     assert outcome.differences[0].rows == ("search RankNystroem",)
 
