@@ -20,11 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
-from sklearn.decomposition import DictionaryLearning, MiniBatchDictionaryLearning
+from sklearn.decomposition import (
+    DictionaryLearning,
+    MiniBatchDictionaryLearning,
+    sparse_encode,
+)
 from sklearn.exceptions import ConvergenceWarning
 
 from pipeline_lib.clustering.alternation import alternate, random_dictionary
 from pipeline_lib.clustering.code_solver import CodeProblem, solve_codes
+from pipeline_lib.clustering.coder import sample_dictionary
 from pipeline_lib.clustering.feature_sign import solve_codes_by_feature_sign
 from pipeline_lib.clustering.graph_sparse_coding import GraphSC
 from pipeline_lib.clustering.graph_terms import AdaptiveGraph
@@ -191,6 +196,43 @@ def against_dictionary_learners(X: Array, beta: float = 0.1) -> list[dict[str, A
     return rows
 
 
+def codes_against_lasso_solvers(X: Array, beta: float = 0.1) -> list[dict[str, Any]]:
+    """The E-step of all images, cold, dictionary given: exact codes against the peers' own accuracy."""
+    dictionary = sample_dictionary(X, ATOMS, np.random.default_rng(0))
+    problem = CodeProblem(dictionary @ dictionary.T, X @ dictionary.T, beta)
+
+    def value(codes: Array) -> float:
+        return problem.value(codes, problem.apply(codes))
+
+    peers: dict[str, Callable[[], Array]] = {
+        f"scikit-learn sparse_encode, {algorithm}": lambda algorithm=algorithm: sparse_encode(
+            X, dictionary, algorithm=algorithm, alpha=beta / 2
+        )
+        for algorithm in ("lasso_cd", "lasso_lars")
+    }
+    if importlib.util.find_spec("spams"):
+        spams = importlib.import_module("spams")
+        images, atoms = np.asfortranarray(X.T), np.asfortranarray(dictionary.T)
+        peers["SPAMS lasso"] = lambda: (
+            spams.lasso(images, D=atoms, lambda1=beta / 2, mode=2, numThreads=1).toarray().T
+        )
+    rows = []
+    for name, peer in peers.items():
+        first, ours = timed(lambda: solve_codes(problem))
+        peer_s, theirs = timed(peer)
+        second, _ = timed(lambda: solve_codes(problem))
+        rows.append(
+            {
+                "what": f"codes of one dictionary, COIL20, {name}",
+                "ours_s": (first + second) / 2,
+                "peer_s": peer_s,
+                "ratio": 2 * peer_s / (first + second),
+                "note": f"objective {value(ours.codes):.4f} against {value(theirs):.4f}",
+            }
+        )
+    return rows
+
+
 def batch_against_feature_sign(X: Array) -> dict[str, Any]:
     """The E-step of 200 images, cold, to one residual, by the two solvers."""
     rows = X[:200]
@@ -280,6 +322,7 @@ def run() -> list[dict[str, Any]]:
             ]
         else:
             rows = [*against_reference(X), *against_dictionary_learners(X)]
+            rows += codes_against_lasso_solvers(X)
             rows.append(batch_against_feature_sign(X))
         return [*rows, growth(), memory()]
 
