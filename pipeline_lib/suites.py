@@ -331,19 +331,32 @@ def _retitled(reference: str | None, titles: Mapping[str, str]) -> str | None:
 
 
 def _keep(problems: list[dict[str, Any]], only: set[str]) -> list[dict[str, Any]]:
-    kept = []
-    for problem in problems:
-        if (problem["name"] or problem["dataset"]) in only:
-            kept.append(problem)
+    """The named problems and rows, with every row that they take winners from, wherever it stands."""
+
+    def title(problem: dict[str, Any]) -> str:
+        return problem["name"] or problem["dataset"]
+
+    def row(entry: dict[str, Any]) -> str:
+        return entry["label"] or entry["name"]
+
+    entries = {(title(p), row(m)): m for p in problems for m in p["methods"]}
+    kept = [
+        (place, label)
+        for (place, label), entry in entries.items()
+        if place in only or entry["name"] in only or label in only
+    ]
+    for place, label in kept:  # grows on the way
+        winner = entries[place, label]["winners_of"]
+        if winner is None:
             continue
-        rows = [
-            m for m in problem["methods"] if m["name"] in only or (m["label"] or m["name"]) in only
-        ]
-        needed = {m["winners_of"] for m in rows if m["winners_of"]}
-        rows = [m for m in problem["methods"] if m in rows or (m["label"] or m["name"]) in needed]
-        if rows:
-            kept.append({**problem, "methods": rows})
-    return kept
+        other, _, there = winner.partition("/")
+        source = (place, winner) if (place, winner) in entries else (other, there)
+        if source in entries and source not in kept:
+            kept.append(source)
+    chosen = [
+        {**p, "methods": [m for m in p["methods"] if (title(p), row(m)) in kept]} for p in problems
+    ]
+    return [problem for problem in chosen if problem["methods"]]
 
 
 def _set(body: dict[str, Any], name: str, value: Any) -> None:

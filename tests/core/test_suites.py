@@ -233,3 +233,17 @@ def test_published_numbers_stay_with_their_dataset():
 def test_a_dataset_that_fits_nothing_is_refused(dataset, says):
     with pytest.raises(InputError, match=says):
         with_overrides(load_suite("letor-mq2008"), dataset=dataset)
+
+
+def test_only_keeps_what_is_taken_over_from_other_problems() -> None:
+    suite = load_suite("clustering-carried")
+
+    def rows(*only: str) -> dict[str, list[str]]:
+        kept = with_overrides(suite, only=list(only)).problems
+        return {problem.title: [entry.row for entry in problem.methods] for problem in kept}
+
+    assert rows("GraphSC, from coil20")["coil20"] == ["GraphSC"]
+    kept = rows("digits")
+    assert list(kept) == ["coil20", "digits"]
+    assert len(kept["digits"]) == 12
+    assert kept["coil20"] == ["GraphSCAN", "GraphSC", "LogSC", "SparseCoding", "Spectral"]
