@@ -7,6 +7,7 @@ it does not know are refused by `read_format`.
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -476,7 +477,7 @@ def tagged_pictures(
     ``scratch``. Files with the role ``set`` are the CSVs of the other parts: tags are numbered alike
     in all.
     """
-    from pipeline_lib.features.image_descriptors import describe_pictures
+    from pipeline_lib.features.image_descriptors import StaleCheckpointError, describe_pictures
 
     tags = _only(files, "tags")
     place = tags.parent if folder is None else Path(folder)
@@ -487,7 +488,12 @@ def tagged_pictures(
     }
     alike = numbered_alike(UserTable(Y=found.Y, tags=found.tags), others, tags)
     found = TagTable(found.ids, cast("NDArray[np.uint8]", alike.Y), alike.tags)
-    X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
+    try:
+        X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
+    except StaleCheckpointError:
+        # What was kept belongs to an earlier state of the pictures or of the code.
+        shutil.rmtree(cast("Path", scratch))
+        X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
     findings = {"pictures without a row in the tag table": without} if without else {}
     loaded = _tagged(found, X, findings=findings)
     return Loaded(loaded.data, "tags", features=names)

@@ -37,6 +37,7 @@ from pipeline_lib.features.descriptors.texture import (
     local_binary_patterns,
     oriented_gradients,
 )
+from pipeline_lib.fingerprints import code_digest
 from pipeline_lib.seeds import derive_seed
 
 Describe = Callable[[NDArray[Any]], NDArray[Any]]
@@ -51,6 +52,10 @@ DESCRIPTORS: dict[str, Describe] = {
 }
 _WORDS = "sift-words"
 _CHUNK = 256
+
+
+class StaleCheckpointError(InputError):
+    """A checkpoint of another call."""
 
 
 def describe_pictures(
@@ -77,7 +82,7 @@ def describe_pictures(
         Threads; by default one per processor. Decoding and arithmetic release the lock.
     checkpoint : path, optional
         Folder in which finished blocks are kept. The same call continues there after a crash; other
-        files or parameters are refused, so that blocks of two runs never mix.
+        files, parameters or code are refused, so that blocks of two runs never mix.
 
     Returns
     -------
@@ -179,7 +184,12 @@ class _Store:
                 (file.stat().st_size, file.stat().st_mtime_ns) if file.is_file() else (-1, 0)
             )
             digest.update(f"{file}\0{size}\0{changed}\0".encode())
-        wanted = {"descriptor": descriptor, "files": digest.hexdigest(), "chunk": _CHUNK}
+        wanted: dict[str, Any] = {
+            "descriptor": descriptor,
+            "files": digest.hexdigest(),
+            "chunk": _CHUNK,
+            "code": code_digest((__name__,)),
+        }
         if descriptor == _WORDS:
             wanted |= {"seed": seed, "n_words": n_words}
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,8 +202,8 @@ class _Store:
             raise InputError("damaged checkpoint", path=manifest, remedy="remove it") from None
         else:
             if found != wanted:
-                raise InputError(
-                    "holds blocks of other pictures or parameters",
+                raise StaleCheckpointError(
+                    "holds blocks of other pictures, parameters or code",
                     path=folder,
                     remedy="remove the folder or choose another",
                 )

@@ -10,6 +10,7 @@ from pipeline_lib.datasets.description import describe
 from pipeline_lib.datasets.own import declare
 from pipeline_lib.datasets.pictures import write_pgm
 from pipeline_lib.errors import InputError
+from pipeline_lib.stages import run_ingest
 
 
 @pytest.fixture
@@ -187,3 +188,42 @@ def test_what_cannot_be_read_is_not_declared(root, tmp_path):
     with pytest.raises(InputError, match="part name 'A B'"):
         declare("named", {"A B": tmp_path / "x.npy"}, root=root)
     assert not [path for path in (root / "catalogue").iterdir() if path.name != "good.toml"]
+
+
+def test_descriptors_are_kept_until_the_data_are_taken_in(root, tmp_path, monkeypatch):
+    pytest.importorskip("skimage")
+    from pipeline_lib.features import image_descriptors
+
+    (tmp_path / "p").mkdir()
+    for i in range(4):
+        write_pgm(tmp_path / "p" / f"{i}.pgm", np.full((9, 8), 20 * i))
+    (tmp_path / "p" / "tags.csv").write_text("picture,tags\n0,a\n1,b\n2,a\n3,b\n")
+    described = []
+    real = image_descriptors.DESCRIPTORS["lbp"]
+    monkeypatch.setitem(
+        image_descriptors.DESCRIPTORS, "lbp", lambda p: (described.append(1), real(p))[1]
+    )
+    store = tmp_path / "store"
+    declare(
+        "kept",
+        tmp_path / "p",
+        tags="tags.csv",
+        descriptor="lbp",
+        root=root,
+        scratch=store / "pictures",
+    )
+    assert len(described) == 4
+    run_ingest(store, "kept", "all", False)
+    assert len(described) == 4 and not list((store / "pictures").iterdir())
+    declare(
+        "kept",
+        tmp_path / "p",
+        tags="tags.csv",
+        descriptor="lbp",
+        root=root,
+        scratch=store / "pictures",
+        replace=True,
+    )
+    write_pgm(tmp_path / "p" / "0.pgm", np.full((9, 9), 7))
+    run_ingest(store, "kept", "all", False)  # blocks of other pictures are not used
+    assert len(described) == 12

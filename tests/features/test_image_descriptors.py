@@ -188,7 +188,7 @@ def test_a_crash_is_resumed_where_it_stopped(folder, tmp_path, monkeypatch, desc
     found, _ = describe_pictures(folder, descriptor, n_words=5, checkpoint=store)
     np.testing.assert_array_equal(found, expected)
     assert sorted(again) == folder[3:]  # neither finished pictures nor the vocabulary again
-    with pytest.raises(InputError, match="other pictures or parameters"):
+    with pytest.raises(InputError, match="other pictures, parameters"):
         describe_pictures(folder[:-1], descriptor, n_words=5, checkpoint=store)
 
 
