@@ -230,7 +230,19 @@ def import_files(
     with tempfile.TemporaryDirectory(prefix=".import-", dir=target) as scratch:
         unpacked = Path(scratch) / path.name.split(".")[0]
         unpack(path, unpacked)
-        return _import_folder(spec, unpacked, target, allow_mismatch)
+        try:
+            return _import_folder(spec, unpacked, target, allow_mismatch)
+        except InputError as error:
+            # The folder is gone when the sentence is read: the archive is what the user knows.
+            inside = Path(error.path or unpacked).relative_to(unpacked)
+            raise InputError(
+                error.what,
+                path=path / inside,
+                line=error.line,
+                column=error.column,
+                expected=error.expected,
+                remedy=error.remedy,
+            ) from None
 
 
 def _import_folder(
@@ -256,7 +268,9 @@ def _import_folder(
         digests = _digests(raw.part, raw, 0)
         judged = _provenance(raw.part, raw, digests, table, summary, allow_mismatch=allow_mismatch)
         doubts = [f"{doubt}, but not confirmed" for doubt in judged["unconfirmed"]]
-        notes = [judged["variant"], *judged["mismatch"], *doubts, *raw.hints]
+        # What differs is neither the official release nor a declared variant of it.
+        known = [] if judged["mismatch"] else [judged["variant"]]
+        notes = [*known, *judged["mismatch"], *doubts, *raw.hints]
         lines.append(f"{spec.name} {raw.part.name}: {summary.rows:,} rows ({'; '.join(notes)})")
     for raw in found:
         place = target / raw.part.folders[0]

@@ -199,6 +199,12 @@ class DatasetSpec(_Declaration):
     versions: tuple[Version, ...] = ()
     traps: tuple[str, ...] = ()
 
+    @model_validator(mode="after")
+    def _says_where_files_lie(self) -> DatasetSpec:
+        if not self.folders and any(part.files for part in self.parts):
+            raise ValueError("there are files, and no folders to look for them in")
+        return self
+
     def part_names(self) -> list[str]:
         """All parts, those of the versions after the plain ones."""
         plain = [part.name for part in self.parts]
@@ -362,10 +368,9 @@ def parse_declaration(text: str, path: Path) -> DatasetSpec:
         raise InputError(f"not valid TOML ({error})", path=path) from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise InputError(
-            f"{place}: {first['msg']}", path=path, expected="a dataset declaration"
-        ) from error
+        place = "".join(f"{step}: " for step in [".".join(map(str, first["loc"]))] if step)
+        what = first["msg"].removeprefix("Value error, ")
+        raise InputError(place + what, path=path, expected="a dataset declaration") from error
     if spec.name != path.stem:
         raise InputError(f"declares the name {spec.name!r}", path=path, expected=repr(path.stem))
     repeated = {name for name in spec.part_names() if spec.part_names().count(name) > 1}

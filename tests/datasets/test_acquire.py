@@ -260,3 +260,14 @@ def test_mq2008(part):
         assert (data.y[0], data.qid[0], data.ids[0]) == (0, 10002, "train-00000")
     if part == "fold1/test":
         assert (data.qid[0], data.ids[0]) == (18219, "GX004-93-7097963")
+
+
+def test_an_error_inside_an_archive_names_the_archive(own, tmp_path):
+    path = tmp_path / "own.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for role in ("train", "vali", "test"):
+            archive.writestr(f"Own/Fold1/{role}.txt", "1 qid:1 1:x\n")
+    with pytest.raises(InputError) as caught:
+        acquire.import_files("own", path)
+    assert str(caught.value).startswith(f"{path}/")
+    assert "Fold1/train.txt:1:" in str(caught.value) and "import" not in str(caught.value)

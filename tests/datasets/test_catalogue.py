@@ -177,3 +177,19 @@ def test_pieces_of_fold_1_add_up_to_the_collection(name, queries, rows):
     parts = [dataset_spec(name).part(f"fold1/{role}").expect for role in ("train", "vali", "test")]
     assert sum(part.queries for part in parts) == queries
     assert sum(part.rows for part in parts) == rows
+
+
+def test_files_without_folders_are_refused(tmp_path):
+    text = """
+name = "lost"
+title = "t"
+kind = "matrix"
+licence = "l"
+[reader]
+format = "image-set"
+[[parts]]
+name = "all"
+files = [{ name = "a.mat" }]
+"""
+    with pytest.raises(InputError, match=r"lost\.toml: there are files, and no folders"):
+        catalogue.parse_declaration(text, tmp_path / "lost.toml")
