@@ -159,7 +159,10 @@ def _curves(
 
 def _population(view: ProblemView) -> list[Section]:
     """Error of the learned similarity against the number of training images."""
-    columns = [name for name in view.results.columns if name.startswith(_POPULATION)]
+    columns = sorted(
+        (name for name in view.results.columns if name.startswith(_POPULATION)),
+        key=lambda name: int(name.removeprefix(_POPULATION)),
+    )
     rows = view.results.drop_nulls(columns) if columns else view.results.head(0)
     if len(rows) == 0 or len(columns) < 2:
         return []

@@ -20,6 +20,7 @@ from pipeline_lib.errors import AffinityError
 from pipeline_lib.report.sections import ProblemView, Section
 
 _METHODS = 4  # columns beside the true tags
+_WRAPPED = 'style="white-space: normal; vertical-align: top"'
 _SIDE = 96  # pixels of a thumbnail's longer side
 # Folders beside the raw files in which pictures are looked for.
 _FOLDERS = ("", "images", "pictures")
@@ -44,7 +45,9 @@ def examples_section(view: ProblemView) -> list[Section]:
         cells = [pictures[i]] if seen else []
         cells += [html.escape(str(row["id"])), html.escape(", ".join(row["true"]))]
         cells += [_tags(table["given"][i].to_list(), true) for table in tables.values()]
-        body.append("<tr>" + "".join(f'<td class="text">{cell}</td>' for cell in cells) + "</tr>")
+        body.append(
+            "<tr>" + "".join(f'<td class="text" {_WRAPPED}>{cell}</td>' for cell in cells) + "</tr>"
+        )
     titles = "".join(f'<th class="text">{html.escape(title)}</th>' for title in head)
     table = (
         f'<div class="scroll"><table class="examples"><thead><tr>{titles}</tr></thead>'

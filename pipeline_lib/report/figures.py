@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
+import matplotlib.ticker
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 # Colours that stay apart for colour-blind readers (Okabe and Ito 2008), with markers beside them.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#8C6D1F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LABELLED = 12  # whole numbers on an axis, at most, that are all written
 _DASHES = ("-", "--", ":")  # for more series than colours
 
 STYLE: dict[Any, Any] = {
@@ -88,6 +90,9 @@ def lines(
             axes.set_xscale("log")
         if log_y:
             axes.set_yscale("log")
+        if len(x) <= _LABELLED and all(float(value).is_integer() for value in x):
+            axes.set_xticks(x, [f"{value:,.0f}" for value in x])
+            axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return to_svg(drawn)
 
