@@ -16,8 +16,14 @@ from pipeline_lib.report.sections import Column, ProblemView, Section
 
 _CLAIMS = {
     "RKML": "The thesis claims that RKML is better than the distance metrics and annotation models it compares.",
-    "RKML-unit": "RKML with unit rows is our variant; the question is whether scaling the rows mends what long embeddings spoil.",
+    "RKML-unit": "RKML with embedded rows of unit length is our variant of it.",
 }
+_TRIED = (
+    "By inner products, as the thesis defines the similarity, long embeddings become everybody's "
+    "neighbours. Tried against that: unit rows (RKML-unit), direct scoring, votes, kernels and "
+    "weightings (suite annotation-ablations), rank, components and landmarks (annotation-sweeps)."
+)
+_VOTING = ("Euclid", "Cosine")
 _POPULATION = "population_error_at_"
 
 
@@ -32,9 +38,10 @@ def sections(view: ProblemView) -> list[Section]:
         labels = set(view.results["label"])
         for method in (name for name in _CLAIMS if name in labels):
             made += [
-                Section(f"Verdict on {method}", part.body, part.note)
+                Section(f"Verdict on {method}", part.body, _TRIED if method == "RKML" else "")
                 for part in verdict_section(view, method, _CLAIMS[method], percent=True)
             ]
+        made += _tagprop(view)
         baselines: list[str | None] = [name for name in _CLAIMS if name in labels]
         for baseline in baselines or [None]:
             made += paired_section(view, baseline=baseline, items="images")
@@ -78,6 +85,25 @@ def _selection(view: ProblemView) -> str:
     folds = view.problem.options.get("folds", 0)
     how = f"{folds}-fold cross-validation on" if folds else "a held-out share of"
     return f"Parameters by {how} the training images."
+
+
+def _tagprop(view: ProblemView) -> list[Section]:
+    """Whether learned weights are worth it: TagProp beside plain votes of the same kind of neighbours."""
+    best_of = view.results.drop_nulls("value").group_by("method").agg(pl.col("value").max())
+    values: dict[str, float] = dict(best_of.iter_rows())
+    voting = {name: values[name] for name in _VOTING if name in values}
+    learned = {name: values[name] for name in ("TP-R", "TP-D") if name in values}
+    if not voting or not learned:
+        return []
+    best = max(voting, key=lambda name: voting[name])
+    said = [
+        f"{name} ({100 * value:.2f}) is "
+        + ("at least as good as" if value >= voting[best] else "worse than")
+        + f" plain votes ({best}, {100 * voting[best]:.2f})"
+        for name, value in learned.items()
+    ]
+    headline = view.problem.headline.replace("_", " ")
+    return [Section("TagProp and plain voting", f"<p>By {headline}, {'; '.join(said)}.</p>")]
 
 
 def _precision_curve(view: ProblemView, cutoffs: Sequence[int]) -> list[Section]:
