@@ -34,7 +34,7 @@ from pipeline_lib.annotation.distances import JointDistance
 from pipeline_lib.annotation.fasttag import _with_constant
 from pipeline_lib.annotation.tagprop import _DistanceWeights, _Likelihood, _RankWeights
 from pipeline_lib.errors import InputError
-from pipeline_lib.metric_learning import LMNN, RCA, KernelPCA
+from pipeline_lib.metric_learning import LMNN, RCA, KernelPCA, from_tags
 from pipeline_lib.metrics.annotation import annotation_metrics
 
 MODELS = {
@@ -180,6 +180,23 @@ def test_metric_annotator_passes_constraints_and_leaves_its_metric_alone(data: t
         expected = LMNN(max_iter=5).fit(X, labels)
     assert not hasattr(metric, "components_")
     np.testing.assert_array_equal(model.metric_.transform(Xt), expected.transform(Xt))
+
+
+@pytest.mark.parametrize("way", ["clusters", "hierarchical", "joint"])
+def test_metric_annotator_makes_constraints_from_tags(way: str, data: tuple) -> None:
+    X, Y, Xt, _ = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        named = MetricAnnotator("itml", constraints=way, n_clusters=4, random_state=0).fit(X, Y)
+        known = from_tags(Y, way, X=X, n_clusters=4, random_state=0)
+        given = MetricAnnotator("itml", random_state=0).fit(X, Y, constraints=known)
+    np.testing.assert_array_equal(named.predict(Xt), given.predict(Xt))
+
+
+def test_metric_annotator_refuses_unknown_ways(data: tuple) -> None:
+    X, Y, _, _ = data
+    with pytest.raises(InputError, match="unknown method 'topics'"):
+        MetricAnnotator("lmnn", constraints="topics").fit(X, Y)
 
 
 def test_documented_example() -> None:
