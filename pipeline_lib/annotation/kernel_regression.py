@@ -167,7 +167,7 @@ class KernelRectangle:
             As in `full_coefficients`.
         """
         size = len(self.landmarks)
-        gram = np.zeros((size, size))
+        gram: NDArray[Any] = np.zeros((size, size))
         moments = [np.zeros((size, target.shape[1])) for target in targets]
         sums = np.zeros(size)
         for rows, D in self.blocks():
@@ -175,17 +175,17 @@ class KernelRectangle:
             sums += D.sum(axis=0, dtype=np.float64)
             for moment, target in zip(moments, targets, strict=True):
                 moment += _product(D, target[rows].astype(D.dtype, copy=False))
-        noise = float(np.linalg.norm(gram))
         # K_b' K_b = D'D + c (D'1)' + (D'1) c' + n c c'
-        shift = sums + 0.5 * len(self.X) * self.centre
-        gram += np.outer(self.centre, shift)
-        gram += np.outer(shift, self.centre)
+        border = (self.centre, sums + 0.5 * len(self.X) * self.centre)
         for moment, target in zip(moments, targets, strict=True):
             moment += np.outer(self.centre, np.asarray(target.sum(axis=0)).ravel())
         cutoff = _CUTOFF
         if self.precision == "single":
-            cutoff = max(cutoff, _CUTOFF_OF_PRODUCTS * noise / float(np.linalg.norm(gram)))
-        squares, V = leading_eigenpairs(gram, rank, cutoff, _TOLERANCE[self.precision])
+            norm = float(np.linalg.norm(gram))
+            whole = norm + 2.0 * float(np.linalg.norm(border[0]) * np.linalg.norm(border[1]))
+            cutoff = max(cutoff, _CUTOFF_OF_PRODUCTS * norm / whole) if whole else cutoff
+            gram = gram.astype(np.float32)
+        squares, V = leading_eigenpairs(gram, rank, cutoff, _TOLERANCE[self.precision], border)
         inverse = 1.0 / (squares + smoothing)[:, None]
         return tuple(V @ ((V.T @ moment) * inverse) for moment in moments)
 

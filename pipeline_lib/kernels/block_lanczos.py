@@ -15,29 +15,40 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 Array = NDArray[np.float64]
+Border = tuple[Array, Array]
+Symmetric = NDArray[np.float64] | NDArray[np.float32]
 
 _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
 _LARGEST_BLOCK = 64
+_VANISHED = 1e-6
 _CHECK_STEPS = 8
 _CHECK_WIDTH = 16
 
 
 def leading_eigenpairs(
-    matrix: Array, rank: int, cutoff: float = 1e-12, tol: float = 1e-11
+    matrix: Symmetric,
+    rank: int,
+    cutoff: float = 1e-12,
+    tol: float = 1e-11,
+    border: Border | None = None,
 ) -> tuple[Array, Array]:
     """The at most ``rank`` algebraically largest eigenpairs, in decreasing order.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, n)
-        Symmetric, finite.
+        Symmetric, finite. With float32 its products are in float32 (about twice as fast; residuals
+        then do not come below 1e-7 of its norm), everything else is in float64.
     rank : int
         Pairs wanted, >= 1.
     cutoff : float, default 1e-12
         Only eigenvalues above ``cutoff`` times the largest are returned.
     tol : float, default 1e-11
         Largest residual norm ||M v - l v|| of a pair, relative to the largest eigenvalue.
+    border : pair of ndarrays of shape (n,), optional
+        (a, b): the pairs are those of ``matrix + a b' + b a'``. Keeps a dominant part of low rank in
+        float64 beside a float32 matrix.
 
     Returns
     -------
@@ -48,16 +59,40 @@ def leading_eigenpairs(
     n = len(matrix)
     pairs = None
     if n > _SMALL and rank < n // _SHARE:
-        pairs = _block_lanczos(matrix, rank, cutoff, tol)
+        pairs = _block_lanczos(_Products(matrix, border), rank, cutoff, tol)
     if pairs is None:
-        pairs = linalg.eigh(matrix, subset_by_index=(max(0, n - rank), n - 1), check_finite=False)
+        full = matrix.astype(np.float64, copy=False)
+        if border is not None:
+            outer = np.outer(*border)
+            full = full + outer + outer.T
+        pairs = linalg.eigh(full, subset_by_index=(max(0, n - rank), n - 1), check_finite=False)
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     kept = int(np.count_nonzero(values > cutoff * max(values[0], 0.0)))
     return values[:kept], vectors[:, :kept]
 
 
+class _Products:
+    """Products with a symmetric matrix and its border, as float64."""
+
+    def __init__(self, matrix: Symmetric, border: Border | None) -> None:
+        self.matrix = matrix
+        self.border = border
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __matmul__(self, block: Array) -> Array:
+        narrow = block.astype(self.matrix.dtype, copy=False)
+        product: Array = (self.matrix @ narrow).astype(np.float64, copy=False)
+        if self.border is not None:
+            a, b = self.border
+            product += np.outer(a, b @ block)
+            product += np.outer(b, a @ block)
+        return product
+
+
 def _block_lanczos(
-    matrix: Array, rank: int, cutoff: float, tol: float
+    matrix: _Products, rank: int, cutoff: float, tol: float
 ) -> tuple[Array, Array] | None:
     """Ritz pairs in ascending order, or None when they take a full decomposition after all.
 
@@ -100,7 +135,7 @@ def _block_lanczos(
     return None
 
 
-def _complete(matrix: Array, vectors: Array, floor: float, largest: float) -> bool:
+def _complete(matrix: _Products, vectors: Array, floor: float, largest: float) -> bool:
     """Whether no eigenvalue above ``floor`` is missing beside the found ``vectors``.
 
     A Krylov space holds at most as many copies of a repeated eigenvalue as its blocks are wide.
@@ -122,7 +157,9 @@ def _orthonormal_beside(known: Array, product: Array) -> tuple[Array, Array]:
     """Orthonormal columns beside ``known`` and R with ``product = columns @ R`` (second pass)."""
     product -= known @ (known.T @ product)
     fresh, coupling = linalg.qr(product, mode="economic", check_finite=False)
-    # Where the product vanished, QR invents directions: they must still avoid the known ones.
-    fresh -= known @ (known.T @ fresh)
-    fresh = linalg.qr(fresh, mode="economic", check_finite=False)[0]
+    sizes = np.abs(np.diagonal(coupling))
+    if sizes.min() <= _VANISHED * sizes.max():
+        # Where the product vanished, QR invents directions: they must still avoid the known ones.
+        fresh -= known @ (known.T @ fresh)
+        fresh = linalg.qr(fresh, mode="economic", check_finite=False)[0]
     return np.asarray(fresh, dtype=np.float64), np.asarray(coupling, dtype=np.float64)

@@ -68,3 +68,17 @@ def test_pairs_below_the_cutoff_need_not_converge(
     values, vectors = leading_eigenpairs(M, 55, cutoff=1e-3, tol=1e-8)
     np.testing.assert_allclose(values, spectrum[:30], rtol=1e-8)
     np.testing.assert_allclose(M @ vectors, vectors * values, atol=2e-8)
+
+
+@pytest.mark.parametrize("n", [300, 600])
+def test_border_keeps_small_pairs_in_single_precision(n: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = 1e3 * (1.0 + 0.1 * rng.random((2, n)))
+    rest = symmetric(0.9 ** np.arange(n))
+    whole = rest + np.outer(a, b) + np.outer(b, a)
+    values, vectors = leading_eigenpairs(rest.astype(np.float32), 25, tol=1e-13, border=(a, b))
+    expected = np.sort(np.linalg.eigvalsh(whole))[::-1][:25]
+    # Relative to the largest eigenvalue, float32 alone would know nothing below 60.
+    assert expected[0] > 5e8 and expected[-1] < 0.2
+    np.testing.assert_allclose(values[1:], expected[1:], atol=1e-4)
+    np.testing.assert_allclose((whole @ vectors - vectors * values)[:, 1:], 0.0, atol=1e-4)
