@@ -10,13 +10,15 @@ ranks that are no small share of n, take the full decomposition.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 Array = NDArray[np.float64]
-Border = tuple[Array, Array]
-Symmetric = NDArray[np.float64] | NDArray[np.float32]
+Border: TypeAlias = tuple[Array, Array]
+Symmetric: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 
 _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
@@ -82,7 +84,7 @@ class _Products:
         return len(self.matrix)
 
     def __matmul__(self, block: Array) -> Array:
-        narrow = block.astype(self.matrix.dtype, copy=False)
+        narrow: NDArray[Any] = block.astype(self.matrix.dtype, copy=False)
         product: Array = (self.matrix @ narrow).astype(np.float64, copy=False)
         if self.border is not None:
             a, b = self.border
