@@ -373,7 +373,9 @@ def data_add(
             help="File or folder; several as PART=PATH, for example train=a.csv test=b.csv.",
         ),
     ],
-    label: Annotated[str | None, typer.Option(help="Column of the label (tables).")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column (tables) or variable (.mat, .h5) of the label.")
+    ] = None,
     query: Annotated[str | None, typer.Option(help="Column of the query (tables).")] = None,
     id_: Annotated[
         str | None, typer.Option("--id", help="Column that names the rows (tables).")
@@ -386,14 +388,17 @@ def data_add(
     ] = None,
     features: Annotated[
         list[str] | None,
-        typer.Option("--feature", help="Feature column (repeat; default: all others)."),
+        typer.Option(
+            "--feature", help="Feature column (repeat; default: all others), or variable."
+        ),
     ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="File with one label a line, or .npy (embeddings).")
     ] = None,
     separator: Annotated[str, typer.Option(help="Between the tags of a row.")] = ";",
     size: Annotated[
-        str | None, typer.Option(help="HEIGHTxWIDTH to resample pictures of classes to.")
+        str | None,
+        typer.Option(help="HEIGHTxWIDTH: to resample pictures to, or of a .mat or .h5 row."),
     ] = None,
     descriptor: Annotated[
         str, typer.Option(help="Features of tagged pictures.")

@@ -62,6 +62,9 @@ def declare(
           ``features``; see `tables.read_table`);
         - ``.npy``, ``.npz``: embeddings, with ``labels_file`` or the file ``tags`` beside them unless
           the ``.npz`` holds ``y`` or ``Y`` (see `tables.read_embeddings`);
+        - ``.mat``, ``.h5``: an image set, with ``fea`` and ``gnd`` or ``X`` and ``Y`` in MATLAB files, else
+          ``features`` and ``label`` name the variables; ``size`` is the height and width of the picture
+          in a row, column by column in MATLAB files;
         - a folder with ``tags`` (a CSV that names pictures, in the folder or elsewhere): a tagged
           picture collection, described by ``descriptor`` (see `features.image_descriptors`);
         - a folder of folders of pictures: one class per folder, pixels (resampled to ``size``);

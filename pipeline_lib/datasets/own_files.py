@@ -19,6 +19,7 @@ from pipeline_lib.errors import InputError
 
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 ARRAYS = (".npy", ".npz")
+IMAGE_SETS = (".mat", ".h5", ".hdf5")
 TEXTS = (".txt", ".letor", ".libsvm", ".svm", ".t", ".dat", ".gz", ".bz2", ".xz")
 
 Entry = tuple[str, Path]
@@ -69,6 +70,9 @@ def own_part(path: Path, given: OwnOptions) -> OwnPart:
     if suffix in ARRAYS:
         _refuse(given, path, "label", "query", "id", "features", "size")
         return _embeddings(path, given)
+    if suffix in IMAGE_SETS:
+        _refuse(given, path, "query", "id", "tags", "labels_file")
+        return _image_set(path, given)
     if suffix in TEXTS:
         _refuse(given, path, "label", "query", "id", "features", "tags", "labels_file", "size")
         if _has_queries(path):
@@ -77,7 +81,7 @@ def own_part(path: Path, given: OwnOptions) -> OwnPart:
     raise InputError(
         f"unknown kind of file {path.suffix!r}",
         path=path,
-        expected=", ".join((*TABLES, *ARRAYS, ".txt")) + " or a folder of pictures",
+        expected=", ".join((*TABLES, *ARRAYS, *IMAGE_SETS, ".txt")) + " or a folder of pictures",
     )
 
 
@@ -142,6 +146,28 @@ def _table(path: Path, given: OwnOptions) -> OwnPart:
         options["separator"] = given.separator
     kind: Kind = "ltr" if given.query else "tags" if given.tags is not None else "matrix"
     return OwnPart("table", kind, [("data", path)], options)
+
+
+def _image_set(path: Path, given: OwnOptions) -> OwnPart:
+    options: dict[str, Any] = {}
+    if given.label is not None:
+        options["labels"] = given.label
+    if given.features is not None:
+        if len(given.features) != 1:
+            raise InputError(
+                f"{len(given.features)} feature variables", path=path, expected="one matrix"
+            )
+        options["features"] = given.features[0]
+    if path.suffix.lower() != ".mat" and len(options) < 2:
+        raise InputError(
+            "HDF5 has no fixed names",
+            path=path,
+            expected="the paths of the matrix (features) and of the labels (label)",
+        )
+    if given.size is not None:
+        order = "F" if path.suffix.lower() == ".mat" else "C"
+        options["image"] = {"height": given.size[0], "width": given.size[1], "order": order}
+    return OwnPart("image-set", "matrix", [("data", path)], options)
 
 
 def _embeddings(path: Path, given: OwnOptions) -> OwnPart:

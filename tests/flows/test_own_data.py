@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
+import scipy.io
 from typer.testing import CliRunner, Result
 
 from flows.cli import app
@@ -134,6 +137,75 @@ def test_the_recipes_with_every_method(name, folder):
         assert done.exit_code == 0, (done.output, done.exception)
 
 
+def every_kind(folder: Path) -> dict[str, tuple[list[str], str, list[str]]]:
+    """Every kind of file, with the method to run and the splits it is expected to run on."""
+    h5py = pytest.importorskip("h5py")
+    X, y = points(90, 6)
+    tags = [f"t{k};{('even', 'odd')[i % 2]};all" for i, k in enumerate(y)]
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)} | {"kind": y, "tags": tags})
+    query = pl.Series("query", [f"q{i // 6}" for i in range(90)])
+    frame.write_parquet("table.parquet")
+    frame.write_csv("table.tsv", separator="\t")
+    for role, part in (("train", frame[:60]), ("test", frame[60:])):
+        part.write_csv(f"{role}.csv")
+    for role, rows in (("train", slice(0, 42)), ("vali", slice(42, 66)), ("test", slice(66, 90))):
+        frame.with_columns(query)[rows].drop("tags").write_csv(f"ranking-{role}.csv")
+    sparse = [" ".join(f"{j + 1}:{v}" for j, v in enumerate(x)) for x in X]
+    Path("a.libsvm").write_text("".join(f"{k} {x}\n" for k, x in zip(y, sparse)))
+    lines = [f"{k} qid:{i // 6} {x} # d{i}\n" for i, (k, x) in enumerate(zip(y, sparse))]
+    Path("a.txt").write_text("".join(lines))
+    with gzip.open("a.txt.gz", "wt") as file:
+        file.writelines(lines)
+    np.save("a.npy", X)
+    Path("labels.txt").write_text("".join(f"class {k}\n" for k in y))
+    Path("tags.txt").write_text("".join(f"{line}\n" for line in tags))
+    Y = np.column_stack([y == 0, y == 1, y == 2, np.arange(90) % 2]).astype(np.uint8)
+    np.savez("tagged.npz", X=X, Y=Y, tags=["a", "b", "c", "NA"])
+    scipy.io.savemat("set.mat", {"fea": X.T * 40, "gnd": y[:, None] + 1})
+    with h5py.File("set.h5", "w") as archive:
+        archive["train/data"], archive["train/target"] = X, y
+    named = ["--feature", "train/data", "--label", "train/target"]
+    make_pictures(folder)
+    folds = [f"fold{k}" for k in range(1, 6)]
+    ranking = [f"{role}=ranking-{role}.csv" for role in ("train", "vali", "test")]
+    columns = ["--label", "kind", *(f"--feature=x{j}" for j in range(6))]
+    values = ["--tags", "tags", *(f"--feature=x{j}" for j in range(6))]
+    return {
+        "parquet": (["table.parquet", *columns], "Euclidean", ["all"]),
+        "tsv": (["table.tsv", *columns], "Euclidean", ["all"]),
+        "libsvm": (["a.libsvm"], "Euclidean", ["all"]),
+        "letor": (["a.txt"], "Regression", folds),
+        "letor-gz": (["a.txt.gz"], "Regression", folds),
+        "folds": ([*ranking, "--query", "query", "--label", "kind"], "Regression", ["fold1"]),
+        "npy-labels": (["a.npy", "--labels", "labels.txt"], "Euclidean", ["all"]),
+        "npy-tags": (["a.npy", "--tags", "tags.txt"], "Frequency", ["all"]),
+        "npz-tags": (["tagged.npz"], "Pop", ["all"]),
+        "mat": (["set.mat", "--size", "2x3"], "Euclidean", ["all"]),
+        "hdf5": (["set.h5", *named], "Euclidean", ["all"]),
+        "classes": (["pictures", "--size", "8x8"], "KMeans", ["all"]),
+        "official": (["train=train.csv", "test=test.csv", *values], "Pop", ["official"]),
+        "completion": (["train=train.csv", "test=test.csv", *values], "Frequency", ["train"]),
+    }
+
+
+KINDS = "parquet tsv libsvm letor letor-gz folds npy-labels npy-tags npz-tags mat hdf5 classes official completion"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS.split())
+def test_every_kind_of_file_runs_by_name(kind, folder):
+    pytest.importorskip("skimage")
+    arguments, method, splits = every_kind(folder)[kind]
+    added = affinity("data", "add", "mine", *arguments)
+    assert added.exit_code == 0, added.exception
+    ran = affinity("run", "--dataset", "mine", "--only", method, "--engine", "plain")
+    assert ran.exit_code == 0, (ran.output, ran.exception)
+    record = load_run(resolve_home(None), "latest")
+    assert record.status == "finished"
+    assert record.results["method"].unique().to_list() == [method]
+    assert sorted(set(record.trials["split"])) == splits
+
+
 def test_every_recipe_is_tested():
     assert {add[2] for add, _ in recipes()} == set(MADE)
 
@@ -172,6 +244,7 @@ def test_parts_sheets_and_a_second_dataset_of_one_name(folder):
         (["wine.csv", "--size", "8x8"], "size does not go with a .csv file"),
         (["nothing.csv"], "nothing.csv: no such file or folder"),
         (["/dev/zero"], "/dev/zero: no such file or folder"),
+        (["set.h5"], "set.h5: HDF5 has no fixed names; expected the paths of the matrix"),
         (["wine.exe"], "unknown kind of file '.exe'"),
         (["pickled.npz"], "holds Python objects, which are never unpickled"),
         (["pictures", "--size", "8"], "size '8'; expected HEIGHTxWIDTH"),
@@ -185,6 +258,7 @@ def test_what_cannot_be_added_gets_a_sentence_and_leaves_nothing(arguments, says
     make_wine(folder)
     make_pictures(folder)
     (folder / "wine.exe").write_bytes(b"MZ")
+    (folder / "set.h5").write_bytes(b"\x89HDF")
     np.savez(folder / "pickled.npz", X=np.array([{}], dtype=object))
     done = affinity("data", "add", "own", *arguments)
     assert isinstance(done.exception, InputError), (done.output, done.exception)
