@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 _BLOCK_ENTRIES = 32_768
 _CHECK_EVERY = 10
 _MAX_ROUNDS = 200
+# Active sets close in on the minimum from above: for the same objective their residual must be smaller.
+_ROW_SHARE = 0.1
 # Conjugate gradients start once fewer entries than this share change sign between two checks.
 _SETTLED = 1e-3
 _CG_STEPS = 100
@@ -165,8 +167,8 @@ def solve_codes(
 
     Notes
     -----
-    Rows that no coupling joins are solved to `tol` by feature-sign search on all of them at once
-    (`active_set`), as long as they use few atoms.
+    Rows that no coupling joins are solved by feature-sign search on all of them at once (`active_set`),
+    as long as they use few atoms.
 
     Otherwise accelerated proximal gradient with gradient restart, its step chosen per row (a hub of the
     graph does not slow the others down), finds the signs of the codes. Once these settle, conjugate
@@ -183,15 +185,13 @@ def solve_codes(
     codes = np.zeros_like(problem.correlation) if start is None else np.array(start, dtype=float)
     if problem.scale == 0.0:
         return CodeSolution(np.zeros_like(codes), 0.0, 0, True)
-    rounds = 0
-    if problem.own is not None and problem.beta > 0.0:
-        rows = RowProblems(problem.gram, problem.own, problem.correlation, problem.beta)
-        limit = min(_MAX_ROUNDS, max_iter)
-        codes, rounds, _ = solve_rows(rows, codes, goal=tol * problem.scale, max_rounds=limit)
-    run = _Run(problem, codes, max_iter, n_iter=rounds)
+    run = _Run(problem, codes, max_iter)
     allowed = run.value() + run.rounding()
     first = run.codes.copy(), run.residual
-    goal = max(tol * problem.scale, reduction * run.residual)
+    least = tol * problem.scale
+    goal = max(least, reduction * run.residual)
+    if problem.own is not None and problem.beta > 0.0 and run.residual > goal and max_iter > 1:
+        run.solve_rows(max(least, _ROW_SHARE * goal))
     patience = 1
     while run.residual > goal and run.n_iter < max_iter:
         run.accelerate(goal, patience)
@@ -209,14 +209,12 @@ def solve_codes(
 class _Run:
     """State of one call: the codes H, the product H G + P H, the residual, and what it cost."""
 
-    def __init__(
-        self, problem: CodeProblem, codes: Array, max_iter: int, *, n_iter: int = 0
-    ) -> None:
+    def __init__(self, problem: CodeProblem, codes: Array, max_iter: int) -> None:
         self.problem = problem
         self.codes = np.ascontiguousarray(codes)
         self.product = problem.apply(self.codes)
         self.residual = problem.residual(self.codes, self.product)
-        self.n_iter = n_iter + 1
+        self.n_iter = 1
         self.max_iter = max_iter
 
     def value(self) -> float:
@@ -227,6 +225,17 @@ class _Run:
         terms = abs(np.vdot(self.codes, self.product))
         terms += np.abs(self.codes * self.problem.correlation).sum()
         return 1e-14 * float(terms + self.problem.beta * np.abs(self.codes).sum())
+
+    def solve_rows(self, goal: float) -> None:
+        """Feature-sign search on all rows, as far as it gets."""
+        problem = self.problem
+        assert problem.own is not None
+        rows = RowProblems(problem.gram, problem.own, problem.correlation, problem.beta)
+        rounds = min(_MAX_ROUNDS, self.max_iter - self.n_iter)
+        self.codes, spent, _ = solve_rows(rows, self.codes, goal=goal, max_rounds=rounds)
+        self.n_iter += spent
+        self.product = problem.apply(self.codes)
+        self.residual = problem.residual(self.codes, self.product)
 
     def accelerate(self, goal: float, patience: int) -> None:
         """Accelerated proximal gradient until the residual is met or the signs have settled.
