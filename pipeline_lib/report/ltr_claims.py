@@ -16,6 +16,7 @@ from pipeline_lib.report.sections import ProblemView, Section
 
 _TABLE_METRICS = ("ndcg_at_1", "ndcg_at_3", "ndcg_at_5", "ndcg_at_10", "mean_ndcg", "map")
 _APPROXIMATIONS = ("RankNystroem", "RankRandomFourier")
+_RESAMPLES = 2_000  # p to two decimals is all that is shown
 _NOTE = (
     "Means decide; p is that of a paired randomisation test over the test queries. A claim about a mean "
     "difference with p above .05 is neither confirmed nor refuted by so many queries."
@@ -209,7 +210,8 @@ def _value(row: Row, name: str) -> float:
 
 def _p_value(view: ProblemView, a: Row, b: Row, metric: str) -> float:
     frames = item_means(view, metric, str(view.results["definition"][0]))
-    return compare(frames[str(a["label"])], frames[str(b["label"])], metric).p_randomisation
+    one, other = frames[str(a["label"])], frames[str(b["label"])]
+    return compare(one, other, metric, n_resamples=_RESAMPLES).p_randomisation
 
 
 def _p(view: ProblemView, a: Row, b: Row, metric: str) -> str:
