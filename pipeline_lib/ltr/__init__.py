@@ -1,7 +1,7 @@
 """Learning to rank: one module per method."""
 
 from pipeline_lib.ltr.adarank import AdaRank
-from pipeline_lib.ltr.frank import FRank
+from pipeline_lib.ltr.frank import FRank, LinearFRank
 from pipeline_lib.ltr.kernel_ranksvm import KernelRankSVM
 from pipeline_lib.ltr.listnet import ListNet
 from pipeline_lib.ltr.peers import BaggedLambdaMART, LightGBMRanker, XGBoostRanker
@@ -20,6 +20,7 @@ __all__ = [
     "FRank",
     "KernelRankSVM",
     "LightGBMRanker",
+    "LinearFRank",
     "ListNet",
     "RankBoost",
     "RankNystroem",

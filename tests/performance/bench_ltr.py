@@ -34,6 +34,7 @@ except ImportError:  # run as a script, with this folder on the path
     from _table import print_table
 
 GAMMA = 2.0**-8
+FOLD_OF_MQ2007 = 42_158  # training documents of fold 1
 SIZES = (10_000, 100_000, 1_000_000)
 
 
@@ -279,42 +280,54 @@ def kernel_growth() -> list[dict[str, Any]]:
     X, y, qid = data
     ends = np.append(np.flatnonzero(np.diff(qid)) + 1, len(qid))
     sizes = [int(ends[np.searchsorted(ends, n)]) for n in (1_000, 2_000, 4_000)] + [len(qid)]
-    shared = {"gamma": GAMMA, "n_components": 500, "random_state": 0}
+    shared = {"gamma": GAMMA, "n_components": 500, "tol": 1e-4, "random_state": 0}
+    exact = "KernelRankSVM"
     models = {
-        "KernelRankSVM": KernelRankSVM(C=1.0, gamma=GAMMA),
+        exact: KernelRankSVM(C=1.0, gamma=GAMMA, tol=1e-4),
         "RankNystroem m=500": RankNystroem(C=1.0, **shared),
         "RankRandomFourier m=500": RankRandomFourier(C=1.0, **shared),
     }
+    models[exact].fit(X[: sizes[0]], y[: sizes[0]], qid[: sizes[0]])  # imports and first touches
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for n in sizes:
         for name, model in models.items():
-            start = time.process_time()
-            model.fit(X[:n], y[:n], qid[:n])
-            seconds[name].append(time.process_time() - start)
+            spent = []
+            for _ in range(1 if name == exact else 3):
+                start = time.process_time()
+                model.fit(X[:n], y[:n], qid[:n])
+                spent.append(time.process_time() - start)
+            seconds[name].append(statistics.median(spent))
     # log seconds = intercept + exponent * log n, and what it says about MQ2007's training folds.
     lines = {name: np.polyfit(np.log(sizes), np.log(spent), 1) for name, spent in seconds.items()}
     predicted = {
-        name: float(np.exp(np.polyval(line, np.log(42_000)))) for name, line in lines.items()
+        name: float(np.exp(np.polyval(line, np.log(FOLD_OF_MQ2007))))
+        for name, line in lines.items()
     }
-    exact = "KernelRankSVM"
-    return [
-        {
-            "what": f"{name} / {exact}, {sizes[-1]} documents",
-            "ours_s": seconds[name][-1],
-            "peer_s": seconds[exact][-1],
-            "ratio": seconds[exact][-1] / seconds[name][-1],
-            "note": f"time grows as n^{lines[name][0]:.2f} against n^{lines[exact][0]:.2f}; predicted "
-            f"ratio at 42,000 documents (an MQ2007 fold) {predicted[exact] / predicted[name]:.0f}",
-        }
-        for name in models
-        if name != exact
-    ]
+    rows = []
+    for name in models:
+        if name == exact:
+            continue
+        # Work that grows with m alone still weighs at these sizes; in the end an approximation is linear in n.
+        linear = seconds[name][-1] * FOLD_OF_MQ2007 / sizes[-1]
+        rows.append(
+            {
+                "what": f"{name} / {exact}, {sizes[-1]} documents",
+                "ours_s": seconds[name][-1],
+                "peer_s": seconds[exact][-1],
+                "ratio": seconds[exact][-1] / seconds[name][-1],
+                "note": f"time grows as n^{lines[name][0]:.2f} against n^{lines[exact][0]:.2f}; at "
+                f"{FOLD_OF_MQ2007} documents (an MQ2007 fold) that predicts a ratio of "
+                f"{predicted[exact] / predicted[name]:.0f}, and {predicted[exact] / linear:.0f} if the "
+                "approximation grew linearly from here",
+            }
+        )
+    return rows
 
 
 def pair_products() -> list[dict[str, Any]]:
     """One Hessian product over 10^7 pairs against the same product with a sparse pair matrix."""
     rng = np.random.default_rng(0)
-    qid = np.arange(100_000) // 250
+    qid = np.arange(102_000) // 300
     y = rng.integers(0, 3, len(qid))
     pairs = PreferencePairs(y, qid)
     scores, values = 0.3 * rng.standard_normal((2, len(qid)))
@@ -371,7 +384,7 @@ def whole_large_fit() -> list[dict[str, Any]]:
         {
             "what": "linear fit, 3,700,000 x 136",
             "ours_s": measured["fit_s"],
-            "note": f"{measured['n_iter']:.0f} Newton steps to a relative gap of {measured['gap']:.0e}; "
+            "note": f"{measured['n_iter']:.0f} Newton steps to a relative gap of at most {max(measured['gap'], 1e-15):.0e}; "
             f"peak {measured['peak_gib']:.2f} GiB (target < 8)",
         }
     ]
