@@ -32,6 +32,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,6 +50,17 @@ from pipeline_lib.errors import InputError
 LAYOUT_VERSION = 1
 METADATA_KEY = b"affinity"
 CELLS_PER_ROW_GROUP = 1 << 22  # 32 MiB of float64: the unit of streaming reads and writes
+
+
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)
 
 
 class CanonicalWriter:
@@ -211,7 +223,7 @@ def canonical_info(path: Path) -> dict[str, Any]:
     """
     try:
         metadata = pq.read_metadata(path).metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(
             "cannot be read as Parquet", path=path, expected="a canonical Parquet file"
         ) from error
@@ -219,7 +231,8 @@ def canonical_info(path: Path) -> dict[str, Any]:
         raise InputError(
             "no canonical metadata", path=path, expected="a file written by this project"
         )
-    info: dict[str, Any] = json.loads(metadata[METADATA_KEY])
+    with _reporting(path):
+        info: dict[str, Any] = dict(json.loads(metadata[METADATA_KEY]))
     if info.get("version") != LAYOUT_VERSION:
         raise InputError(
             f"layout version {info.get('version')}", path=path, expected=f"version {LAYOUT_VERSION}"
@@ -261,7 +274,7 @@ def read_canonical(path: Path) -> Dataset:
     block.
     """
     info = canonical_info(path)
-    with pq.ParquetFile(path) as file:
+    with _reporting(path), pq.ParquetFile(path) as file:
         layout = _layout_of(file, info)
         n = file.metadata.num_rows
         X = np.empty((n, len(layout.features)), layout.dtype) if layout.features else None
@@ -315,6 +328,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _reporting(path: Path) -> Iterator[None]:
+    """A file that another program damaged ends in a sentence, like any input."""
+    try:
+        yield
+    except InputError:
+        raise
+    except _DAMAGE as error:
+        raise InputError(
+            f"damaged canonical Parquet ({type(error).__name__}: {error})",
+            path=path,
+            expected="a file written by this project",
+        ) from None
 
 
 def _layout_of(file: pq.ParquetFile, info: Mapping[str, Any]) -> Layout:

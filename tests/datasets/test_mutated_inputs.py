@@ -23,6 +23,7 @@ import scipy.sparse
 from pipeline_lib.datasets import (
     archives,
     arff,
+    canonical,
     espgame,
     hdf5,
     hvecs,
@@ -34,11 +35,13 @@ from pipeline_lib.datasets import (
     nuswide,
     own_files,
     pictures,
+    readers,
     reading,
     splits,
     tables,
     tag_csv,
 )
+from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.errors import InputError
 
 NASTY = [
@@ -208,6 +211,13 @@ def splits_bytes() -> bytes:
         return (Path(folder) / "s.parquet").read_bytes()
 
 
+def canonical_bytes() -> bytes:
+    data = Dataset("d", "p", X=X, y=np.arange(4), ids=np.array(list("abcd"), dtype=object))
+    with tempfile.TemporaryDirectory() as folder:
+        canonical.write_canonical(Path(folder) / "c.parquet", readers.table_of(data, "matrix"))
+        return (Path(folder) / "c.parquet").read_bytes()
+
+
 def own_text(path):
     """What `own.declare` looks at before any reader does."""
     part = own_files.own_part(path, own_files.OwnOptions())
@@ -374,6 +384,7 @@ CASES = {
         lambda: b"picture,tags\na,red;NA\n",
         lambda path: image_folder.match_tags(pgm_beside(path).parent, path),
     ),
+    "canonical": ("a.parquet", canonical_bytes, canonical.read_canonical),
     "splits": ("a.parquet", splits_bytes, splits.read_splits),
     "bmp": ("a.bmp", lambda: picture_bytes("bmp"), pictures.read_picture),
     "tiff": ("a.tif", lambda: picture_bytes("tiff"), pictures.read_picture),
