@@ -106,7 +106,9 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    "name", ["wine", "vectors", "pictures", pytest.param("clicks", marks=pytest.mark.slow)]
+)
 def test_the_recipes_of_the_readme_work_from_its_words_alone(name, folder):
     if name == "pictures":
         pytest.importorskip("skimage")
