@@ -354,13 +354,18 @@ def data_status(
     name: Annotated[str | None, typer.Argument(help="One dataset.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which datasets are here, and where."""
+    """Say which datasets are here, and where; of one dataset, which parts."""
     from pipeline_lib.datasets import acquire, catalogue
 
     if name is not None:
         catalogue.dataset_spec(name)
     rows = [dict(row) for row in acquire.status() if name in (None, row["name"])]
-    _print_rows(rows, ("name", "part", "state", "path"), as_json)
+    if as_json or name is not None:
+        _print_rows(rows, ("part", "state", "path", "missing"), as_json)
+        return
+    from flows.own_data import status_by_dataset
+
+    _print_rows(status_by_dataset(rows), ("name", "state", "parts here", "path"), as_json)
 
 
 @data_app.command("add")
@@ -527,8 +532,16 @@ def _print_rows(rows: list[dict[str, Any]], shown: tuple[str, ...], as_json: boo
     for key in shown:
         table.add_column(key, overflow="fold")
     for row in rows:
-        table.add_row(*("" if row.get(key) is None else str(row[key]) for key in shown))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+        table.add_row(*(_cell(row.get(key)) for key in shown))
+    # A table in a file or a pipe is not cut to the width of a terminal that is not there.
+    width = None if sys.stdout.isatty() else 160
+    Console(soft_wrap=width is not None, width=width).print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value[:3])) + (", ..." if len(value) > 3 else "")
+    return "" if value is None else str(value)
 
 
 def main() -> None:

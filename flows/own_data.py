@@ -1,14 +1,16 @@
-"""The ``data add`` command: a dataset of the user's own gets a name."""
+"""What the ``data`` commands tell, and ``data add``: a dataset of the user's own gets a name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.errors import InputError
 from pipeline_lib.home import resolve_home
+
+_SHOWN = 4  # parts named of a dataset
 
 
 def add_dataset(
@@ -45,6 +47,28 @@ def add_dataset(
         report(f"{drawn} folds of whole queries were drawn: fold1 to fold{drawn}")
     report(f"declared in {written}")
     report(f"next: affinity run --dataset {name}")
+
+
+def status_by_dataset(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """`acquire.status`, one row a dataset: state, the parts that are here, and where they are."""
+    found: list[dict[str, str]] = []
+    for name in dict.fromkeys(row["name"] for row in rows):
+        parts = [row for row in rows if row["name"] == name]
+        here = [row for row in parts if row["state"] in ("found", "built in")]
+        state = "missing" if not here else f"{len(here)} of {len(parts)} parts"
+        if len(here) == len(parts):
+            state = "built in" if here[0]["state"] == "built in" else "here"
+        shown = [row["part"] for row in here[:_SHOWN]] + ["..."] * (len(here) > _SHOWN)
+        places = dict.fromkeys(row["path"] for row in here if row["path"])
+        found.append(
+            {
+                "name": name,
+                "state": state,
+                "parts here": ", ".join(shown),
+                "path": ", ".join(places),
+            }
+        )
+    return found
 
 
 def _parts(paths: Sequence[str]) -> Path | dict[str, Path]:

@@ -266,3 +266,15 @@ def test_what_cannot_be_added_gets_a_sentence_and_leaves_nothing(arguments, says
     assert isinstance(done.exception, InputError), (done.output, done.exception)
     assert says in str(done.exception) and "\n" not in str(done.exception)
     assert not (folder / "root").exists()
+
+
+def test_status_is_one_row_a_dataset(folder):
+    make_wine(folder)
+    affinity("data", "add", "mine", "wine.csv", "--label", "cultivar", "--id", "wine")
+    lines = affinity("data", "status").output.splitlines()
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert rows["mine"].startswith("here all /")
+    assert rows["two-moons"] == "built in all" and rows["mslr"] == "missing"
+    assert len(lines) == 1 + len(catalogue.names())
+    parts = affinity("data", "status", "mslr").output
+    assert "fold1/train" in parts and "Fold1/train.txt" in parts
