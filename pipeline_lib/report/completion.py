@@ -11,29 +11,31 @@ from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.results_table import results_section, verdict_section
 from pipeline_lib.report.sections import ProblemView, Section
 
-_VISUAL = frozenset({"TCMR", "TCMR-lr", "LRES", "vKNN", "TagProp", "FastTag", "RKML"})
 _ONE_LINERS = ("CoOccurrence", "ItemCosine", "EASE")
 
-# The row of which the thesis claims something, whether visual methods are among its rivals, the claim.
-_CLAIMS = (
+_TAGS_ALONE = frozenset({"TCMR0", "Frequency", "LSA", "tKNN", "LDA", "LRES0", "pLSA"})
+
+# The row of which the thesis claims something, its rivals where they are not all rows, the claim.
+_CLAIMS: tuple[tuple[str, frozenset[str] | None, str], ...] = (
     (
         "TCMR0",
-        False,
-        "The thesis claims that TCMR is better than every other method that uses the tags alone.",
+        _TAGS_ALONE,
+        "The thesis claims that TCMR0 is better than Frequency, LSA, tKNN, LDA, LRES0 and pLSA, which "
+        "use the tags alone as well.",
     ),
     (
         "TCMR",
-        True,
+        None,
         "The thesis claims that TCMR with its graph term is best, together with LSR (not among ours).",
     ),
     (
         "likelihood",
-        True,
+        None,
         "The thesis claims that the likelihood is the best of five losses (Table 4.4).",
     ),
     (
         "trace norm",
-        True,
+        None,
         "The thesis claims that the trace norm is far better than the two other norms (Table 4.3).",
     ),
 )
@@ -78,10 +80,8 @@ def sections(view: ProblemView) -> list[Section]:
         ),
         *(
             section
-            for method, visual, claim in claims
-            for section in verdict_section(
-                view if visual else _without_visual(view), method, claim, percent=percent
-            )
+            for method, rivals, claim in claims
+            for section in verdict_section(_among(view, rivals), method, claim, percent=percent)
         ),
         *_simple_company(view),
         *paired_section(view, baseline=_baseline(labels), items="images"),
@@ -95,8 +95,10 @@ def _baseline(labels: set[str]) -> str | None:
     return next((label for label in own if label in labels), None)
 
 
-def _without_visual(view: ProblemView) -> ProblemView:
-    return replace(view, results=view.results.filter(~pl.col("method").is_in(_VISUAL)))
+def _among(view: ProblemView, rivals: frozenset[str] | None) -> ProblemView:
+    if rivals is None:
+        return view
+    return replace(view, results=view.results.filter(pl.col("method").is_in(rivals)))
 
 
 def _simple_company(view: ProblemView) -> list[Section]:
@@ -112,8 +114,10 @@ def _simple_company(view: ProblemView) -> list[Section]:
     if not found:
         return []
     headline = view.problem.headline.replace("_", " ")
+    better = [name for name in _ONE_LINERS if values.get(name, -1.0) > values["TCMR0"]]
     text = (
         f"Methods of one line that the thesis does not compare with, by {headline}, and what TCMR0 "
-        f"({100 * values['TCMR0']:.2f}) adds to each: {', '.join(found)}."
+        f"({100 * values['TCMR0']:.2f}) adds to each: {', '.join(found)}. "
+        f"{' and '.join(better) or 'None of them'} {'are' if len(better) > 1 else 'is'} better here."
     )
     return [Section("One-line methods", f"<p>{text}</p>")]

@@ -87,7 +87,7 @@ def test_visual_methods_get_features_or_the_graph(tmp_path: Path) -> None:
     for other in ("other graph", "TCMR0"):
         assert not np.array_equal(values(record, "visual", "TCMR"), values(record, "visual", other))
     page = render(record)
-    assert "uses the tags alone" in page and "TCMR with its graph term" in page
+    assert "use the tags alone as well" in page and "TCMR with its graph term" in page
 
 
 def test_methods_without_their_features_fail_alone(tmp_path: Path, real_data: Path) -> None:
