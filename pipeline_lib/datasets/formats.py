@@ -7,9 +7,7 @@ it does not know are refused by `read_format`.
 from __future__ import annotations
 
 import inspect
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,9 +20,17 @@ from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.espgame import read_esp
 from pipeline_lib.datasets.hdf5 import read_hdf5
 from pipeline_lib.datasets.hvecs import read_vecs
-from pipeline_lib.datasets.image_folder import SUFFIXES, match_tags, read_image_classes
+from pipeline_lib.datasets.image_folder import SUFFIXES, read_image_classes
 from pipeline_lib.datasets.layout import Kind
 from pipeline_lib.datasets.libsvm import read_libsvm
+from pipeline_lib.datasets.loaded import (
+    Files,
+    Loaded,
+    as_features,
+    matrix,
+    only_file,
+    tagged,
+)
 from pipeline_lib.datasets.matlab import read_features_and_labels
 from pipeline_lib.datasets.mirflickr import read_annotations
 from pipeline_lib.datasets.mirflickr import read_tags as read_flickr_tags
@@ -35,6 +41,7 @@ from pipeline_lib.datasets.nuswide import (
     read_ground_truth,
     read_tags,
 )
+from pipeline_lib.datasets.own_formats import embeddings, libsvm_text, table, tagged_pictures
 from pipeline_lib.datasets.reading import (
     read_number_table,
     read_words,
@@ -42,76 +49,8 @@ from pipeline_lib.datasets.reading import (
     require_binary,
     require_rows,
 )
-from pipeline_lib.datasets.tables import (
-    UserTable,
-    numbered_alike,
-    read_embeddings,
-    read_table,
-)
-from pipeline_lib.datasets.tag_csv import TagTable, read_tag_csv
+from pipeline_lib.datasets.tag_csv import TagTable
 from pipeline_lib.errors import InputError
-
-Files = Mapping[str, tuple[Path, ...]]
-Findings = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a format gives: the data, the kind of its table, and names of features and classes.
-
-    ``data.info`` holds the findings of the reader.
-    """
-
-    data: Dataset
-    kind: Kind
-    features: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-
-
-def _only(files: Files, role: str = "data") -> Path:
-    paths = files.get(role, ())
-    if len(paths) != 1:
-        raise InputError(f"{len(paths)} files with the role {role!r}", expected="exactly one")
-    return paths[0]
-
-
-def _features(X: NDArray[Any]) -> NDArray[Any]:
-    """Features as float64; many of them as float32 where that holds them exactly."""
-    if X.dtype == np.float64:
-        return X
-    single = X.dtype in (np.float32, np.uint8, np.uint16) or (X.size > 0 and X.max() < 2**24)
-    return X.astype(np.float32 if single and X.size > 2**24 else np.float64)
-
-
-def _matrix(
-    X: NDArray[Any],
-    y: NDArray[np.int64],
-    *,
-    classes: tuple[str, ...] = (),
-    ids: Sequence[str] | None = None,
-    findings: Findings | None = None,
-) -> Loaded:
-    data = Dataset("", "", X=_features(X), y=y, ids=_text(ids), info=findings or {})
-    return Loaded(data, "matrix", classes=classes)
-
-
-def _tagged(
-    table: TagTable, X: NDArray[Any] | None = None, findings: Findings | None = None
-) -> Loaded:
-    data = Dataset(
-        "",
-        "",
-        X=None if X is None else _features(X),
-        Y=table.Y,
-        tags=table.tags,
-        ids=_text(table.ids),
-        info=findings or {},
-    )
-    return Loaded(data, "tags")
-
-
-def _text(names: Sequence[str] | None) -> NDArray[Any] | None:
-    return None if names is None else np.array(list(names), dtype=object)
 
 
 def image_set(
@@ -150,14 +89,14 @@ def image_set(
     suffix = paths[0].suffix.lower() if paths else ""
     if suffix == ".mat":
         X, y = read_features_and_labels(
-            _only(files), features=features, labels=labels, samples=samples
+            only_file(files), features=features, labels=labels, samples=samples
         )
     elif suffix in (".h5", ".hdf5"):
         if features is None or labels is None:
             raise InputError("HDF5 needs the options features and labels", path=paths[0])
-        X, y = read_hdf5(_only(files), features=features, labels=labels)
+        X, y = read_hdf5(only_file(files), features=features, labels=labels)
     elif suffix in (".bz2", ".t", ".libsvm", ".svm"):
-        X, y = read_libsvm(_only(files), n_features=n_features)
+        X, y = read_libsvm(only_file(files), n_features=n_features)
     else:
         if not paths:
             raise InputError("no pictures", expected="files with the role data")
@@ -176,7 +115,7 @@ def image_set(
             size=None if size is None else _pair(size),
         )
         shape = {"height": found.shape[0], "width": found.shape[1], "order": "C"}
-        return _matrix(
+        return matrix(
             found.X, found.y, classes=found.classes, ids=found.ids, findings={"image": shape}
         )
     if rows is not None:
@@ -188,7 +127,7 @@ def image_set(
         raise InputError(
             f"{X.shape[1]} features", path=paths[0], expected=f"{image['height']}x{image['width']}"
         )
-    return _matrix(X, y, findings={} if image is None else {"image": dict(image)})
+    return matrix(X, y, findings={} if image is None else {"image": dict(image)})
 
 
 def _pair(values: Sequence[int]) -> tuple[int, int]:
@@ -204,9 +143,9 @@ def mulan(files: Files, seed: int) -> Loaded:
     """
     parts = []
     for path in files.get("data", ()):
-        X, Y, tags = read_mulan(path, _only(files, "labels"))
+        X, Y, tags = read_mulan(path, only_file(files, "labels"))
         ids = tuple(str(i) for i in range(1, len(X) + 1))
-        parts.append(_tagged(TagTable(ids, Y, tags), X))
+        parts.append(tagged(TagTable(ids, Y, tags), X))
     return _below_each_other(parts, files.get("data", ()))
 
 
@@ -269,11 +208,11 @@ def _below_each_other(parts: Sequence[Loaded], paths: Sequence[Path]) -> Loaded:
         for key, value in part.data.info.items()
     }
     X = np.vstack(features) if features else None
-    return _tagged(TagTable(tuple(ids), Y, first.tags), X, findings)
+    return tagged(TagTable(tuple(ids), Y, first.tags), X, findings)
 
 
 def _annotation(files: Files) -> Loaded:
-    path = _only(files, "annotations")
+    path = only_file(files, "annotations")
     if path.suffix.lower() == ".hvecs":
         values: NDArray[Any] = read_vecs(path)
     else:
@@ -294,11 +233,11 @@ def _annotation(files: Files) -> Loaded:
     for file in files.get("features", ()):
         block = read_vecs(file)
         require_rows(len(block), len(Y), file, "records")
-        blocks.append(_features(block))
+        blocks.append(as_features(block))
     if blocks:
         X = np.hstack(blocks)
         refuse_label_leak(X, Y, path)
-    return _tagged(TagTable(ids, Y, tags), X, findings)
+    return tagged(TagTable(ids, Y, tags), X, findings)
 
 
 def _beside(
@@ -306,7 +245,7 @@ def _beside(
 ) -> tuple[str, ...] | None:
     what = "word" if role == "dictionary" else "image"
     if files.get(role):
-        return read_words(_only(files, role), what=what)
+        return read_words(only_file(files, role), what=what)
     if (path.parent / name).is_file():
         findings["words" if role == "dictionary" else "names"] = f"read from {name}"
         return read_words(path.parent / name, what=what)
@@ -316,14 +255,14 @@ def _beside(
 
 def esp_mat(files: Files, seed: int, *, part: Literal["all", "train", "test"] = "all") -> Loaded:
     """``esp_data.mat``; ``part`` takes the images whose numbers it lists, in order of number."""
-    esp = read_esp(_only(files))
+    esp = read_esp(only_file(files))
     if part not in ("all", "train", "test"):
         raise InputError(f"part {part!r} of esp_data.mat", expected="all, train or test")
     rows = np.arange(len(esp.ids)) if part == "all" else getattr(esp, part)
     ids = tuple(esp.ids[i] for i in rows)
     neither = len(esp.ids) - esp.train.size - esp.test.size
     findings = {"images in neither train nor test": neither} if part == "all" else {}
-    return _tagged(TagTable(ids, esp.Y[rows], esp.tags), findings=findings)
+    return tagged(TagTable(ids, esp.Y[rows], esp.tags), findings=findings)
 
 
 def nuswide(
@@ -344,24 +283,24 @@ def nuswide(
     findings: dict[str, Any] = {}
     if "table" in files:
         strays = [(int(line), int(column), int(value)) for line, column, value in known_strays]
-        found = read_concept_csv(_only(files, "table"), known_strays=strays)
+        found = read_concept_csv(only_file(files, "table"), known_strays=strays)
         table, findings = found.table, found.findings
     else:
-        images = _only(files, "images") if "images" in files else None
+        images = only_file(files, "images") if "images" in files else None
         if "tags" in files:
-            table = read_tags(_only(files, "tags"), _only(files, "tag-list"), images)
+            table = read_tags(only_file(files, "tags"), only_file(files, "tag-list"), images)
         else:
             if not files.get("labels"):
                 raise InputError("no labels of NUS-WIDE", expected="a role table, tags or labels")
             folder = files["labels"][0].parent
-            table = read_ground_truth(folder, _only(files, "concepts"), part, images)
+            table = read_ground_truth(folder, only_file(files, "concepts"), part, images)
     if "features" in files:
-        file = _only(files, "features")
+        file = only_file(files, "features")
         X = read_features(file, features)
         require_rows(len(X), len(table.ids), file, "lines")
         refuse_label_leak(X, table.Y, file)
         X = X.astype(np.float32) if X.size > 2**24 else X
-    return _tagged(table, X, findings=findings)
+    return tagged(table, X, findings=findings)
 
 
 def mirflickr(
@@ -378,131 +317,20 @@ def mirflickr(
         raise InputError(f"no files of MIRFlickr for {labels!r}", expected="tags or annotations")
     folder = files[labels][0].parent
     if labels == "tags":
-        return _tagged(read_flickr_tags(folder, min_images=min_images))
+        return tagged(read_flickr_tags(folder, min_images=min_images))
     Y, concepts = read_annotations(folder, n_images, relevant=relevant)
-    return _tagged(TagTable(tuple(f"im{i}" for i in range(1, n_images + 1)), Y, concepts))
+    return tagged(TagTable(tuple(f"im{i}" for i in range(1, n_images + 1)), Y, concepts))
 
 
 def arrays(files: Files, seed: int) -> Loaded:
     """A ``.npz`` with X, Y (or y), tags and ids; see `npz`."""
-    table = read_array_table(_only(files))
+    table = read_array_table(only_file(files))
     if table.Y is None:
         if table.X is None or table.y is None:
-            raise InputError("neither tags nor labels", path=_only(files), expected="Y or y")
-        return _matrix(table.X, table.y, classes=table.classes, ids=table.ids)
+            raise InputError("neither tags nor labels", path=only_file(files), expected="Y or y")
+        return matrix(table.X, table.y, classes=table.classes, ids=table.ids)
     ids = table.ids or tuple(str(i) for i in range(1, len(table.Y) + 1))
-    return _tagged(TagTable(ids, table.Y, table.tags), table.X)
-
-
-def table(
-    files: Files,
-    seed: int,
-    *,
-    features: Sequence[str] | None = None,
-    label: str | None = None,
-    query: str | None = None,
-    id: str | None = None,
-    tags: str | Sequence[str] | None = None,
-    separator: str = ";",
-) -> Loaded:
-    """A user's CSV or Parquet with named columns; see `tables.read_table`.
-
-    Files with the role ``set`` are the other parts: classes and tags are numbered alike in all.
-    """
-
-    def read(path: Path) -> UserTable:
-        return read_table(
-            path,
-            features=features,
-            label=label,
-            query=query,
-            id=id,
-            tags=tags,
-            separator=separator,
-        )
-
-    path = _only(files)
-    found = read(path)
-    others = {other: read(other) for other in files.get("set", ())}
-    return _from_user(numbered_alike(found, others, path), path)
-
-
-def embeddings(files: Files, seed: int, *, separator: str = ";") -> Loaded:
-    """A user's ``.npy`` or ``.npz`` with a ``labels`` or ``tags`` file; see `tables.read_embeddings`."""
-    beside = {role: _only(files, role) if role in files else None for role in ("labels", "tags")}
-    return _from_user(read_embeddings(_only(files), separator=separator, **beside), _only(files))
-
-
-def _from_user(found: UserTable, path: Path) -> Loaded:
-    kind: Kind
-    if found.qid is not None:
-        if found.y is None or found.X is None or found.classes:
-            raise InputError(
-                "a table with queries needs features and a whole-number label", path=path
-            )
-        kind = "ltr"
-    elif found.Y is not None:
-        kind = "tags"
-    elif found.X is not None:
-        kind = "matrix"
-    else:
-        raise InputError("no column is a feature or a tag", path=path)
-    qid = None if found.qid is None else np.array(found.qid, dtype=object)
-    data = Dataset(
-        "",
-        "",
-        X=found.X,
-        y=found.y,
-        qid=qid,
-        Y=found.Y,
-        tags=found.tags,
-        ids=_text(found.ids),
-    )
-    return Loaded(data, kind, features=found.features, classes=found.classes)
-
-
-def tagged_pictures(
-    files: Files,
-    seed: int,
-    *,
-    scratch: Path | None = None,
-    folder: str | None = None,
-    descriptor: str = "colour-histogram",
-    separator: str = ";",
-) -> Loaded:
-    """A user's tag CSV (role ``tags``) with the pictures below a folder (role ``pictures``).
-
-    The folder is that of the CSV unless ``folder`` says otherwise. Features are computed with a
-    descriptor of `features.image_descriptors` (extra ``images``); finished ones are kept in
-    ``scratch``. Files with the role ``set`` are the CSVs of the other parts: tags are numbered alike
-    in all.
-    """
-    from pipeline_lib.features.image_descriptors import StaleCheckpointError, describe_pictures
-
-    tags = _only(files, "tags")
-    place = tags.parent if folder is None else Path(folder)
-    pictures, found, without = match_tags(place, tags, separator=separator)
-    others = {
-        other: UserTable(tags=read_tag_csv(other, separator=separator).tags)
-        for other in files.get("set", ())
-    }
-    alike = numbered_alike(UserTable(Y=found.Y, tags=found.tags), others, tags)
-    found = TagTable(found.ids, cast("NDArray[np.uint8]", alike.Y), alike.tags)
-    try:
-        X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
-    except StaleCheckpointError:
-        # What was kept belongs to an earlier state of the pictures or of the code.
-        shutil.rmtree(cast("Path", scratch))
-        X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
-    findings = {"pictures without a row in the tag table": without} if without else {}
-    loaded = _tagged(found, X, findings=findings)
-    return Loaded(loaded.data, "tags", features=names)
-
-
-def libsvm_text(files: Files, seed: int, *, n_features: int | None = None) -> Loaded:
-    """A user's libsvm text: a class and ``index:value`` pairs a line; see `libsvm.read_libsvm`."""
-    X, y = read_libsvm(_only(files), n_features=n_features)
-    return _matrix(X, y)
+    return tagged(TagTable(ids, table.Y, table.tags), table.X)
 
 
 def generated(files: Files, seed: int, *, generator: str, **parameters: Any) -> Loaded:
