@@ -111,6 +111,9 @@ def _verdict(view: ProblemView) -> list[Section]:
         f"Better and worse: Holm-corrected paired randomisation test at {100 * _LEVEL:.0f} %, the "
         "table below."
     )
+    items = int(tests["n_items"][0])
+    if len(tests) * 2.0 ** (1 - items) > _LEVEL:
+        note += f" {items} draws are too few for this test to tell anything apart: look at the intervals."
     return [Section("Verdict", f"<p>{' '.join(said)}</p>", note)]
 
 

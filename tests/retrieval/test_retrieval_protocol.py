@@ -105,6 +105,7 @@ def test_unreached_points_are_counted_a_query(draws):
     assert own.filter(pl.col("label") == "Euclidean")["unreached"].is_null().all()
     page = render(draws)
     assert "<h3>Unreached points</h3>" in page
+    assert "3 draws are too few for this test" in page
     assert "<h3>Number of neighbours</h3>" in page
 
 
