@@ -16,7 +16,7 @@ from pipeline_lib.report.sections import Column, ProblemView, Section
 
 _CLAIMS = {
     "RKML": "The thesis claims that RKML is better than the distance metrics and annotation models it compares.",
-    "RKML-unit": "RKML with embedded rows of unit length is our variant of it.",
+    "RKML-unit": "Embedded rows of unit length, our variant, are meant to make RKML the best.",
 }
 _TRIED = (
     "By inner products, as the thesis defines the similarity, long embeddings become everybody's "
