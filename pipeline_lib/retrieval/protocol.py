@@ -153,7 +153,10 @@ class Retrieval(ProblemKind):
         write_evaluation(out, {"default": result}, seconds=seconds, predictions=top)
         if spec.options["pictures"]:
             out.table("picture", ranked.picture(spec.options["pictures"]))
-        out.record(seconds_per_query=seconds / len(queries), fit_seconds=ranked.fit_seconds)
+        shared = sum(float(artifact.sidecar["seconds"]) for artifact in features)
+        out.record(
+            seconds_per_query=seconds / len(queries), fit_seconds=shared + ranked.fit_seconds
+        )
 
 
 class _Ranked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
@@ -73,6 +75,13 @@ def test_images_are_named_by_their_place_in_the_dataset(draws):
     everything = set().union(*queries.values())
     assert max(everything) > 1000 and max(everything) < 1797
     assert queries[0] != queries[1]
+
+
+def test_time_to_fit_holds_the_search_for_neighbours(draws):
+    steps = sorted(draws.folder.parent.parent.glob("store/features/*/artifact.json"))
+    seconds = [json.loads(path.read_text())["sidecar"]["seconds"] for path in steps]
+    assert len(seconds) == 6  # points and neighbours of three draws
+    assert draws.results["fit_seconds"].min() >= sum(seconds) / 3
 
 
 def test_intervals_hold_the_means_of_all_draws(draws):
