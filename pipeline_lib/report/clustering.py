@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -18,6 +18,7 @@ _PAPER_METHOD = "GraphSCAN"
 _CLAIM = "The paper claims that GraphSCAN is best on average over the numbers of classes."
 _METRICS = (("acc", "ACC"), ("nmi", "NMI"), ("ari", "ARI"))
 _FEWEST_SWEPT = 4
+_REPRODUCED = 5.0  # points within which a printed average counts as reproduced
 
 
 def sections(view: ProblemView) -> list[Section]:
@@ -61,9 +62,9 @@ def _note(view: ProblemView) -> str:
     for entry in view.problem.methods:
         place = (entry.winners_of or "").rpartition("/")[0]
         if place:
-            carried.append(f"{entry.row} (on {place})")
+            carried.append(f"{entry.row} ({place})")
         elif entry.winners_of:
-            carried.append(f"{entry.row} (as {entry.winners_of})")
+            carried.append(f"{entry.row} ({entry.winners_of})")
         elif any(len(values) > 1 for values in entry.grid.values()):
             tuned.append(entry.row)
         elif entry.params:
@@ -74,7 +75,7 @@ def _note(view: ProblemView) -> str:
             f"fair choice: {', '.join(tuned)}."
         )
     if carried:
-        sentences.append(f"At settings chosen elsewhere: {', '.join(carried)}.")
+        sentences.append(f"At settings chosen in another problem or row: {', '.join(carried)}.")
     if fixed:
         sentences.append(f"At settings fixed beforehand: {', '.join(fixed)}.")
     return " ".join(sentences)
@@ -100,20 +101,41 @@ def _over_classes(view: ProblemView, counts: Mapping[str, int]) -> list[Section]
         for method, printed in _printed(view, key):
             classes[len(rows)] = "published"
             rows.append({"label": f"{method}, published", **printed})
+        apart = _apart(rows)
         columns = [
             Column("label", "method"),
             *(Column(split, str(counts[split]), 2, best=True) for split in ordered),
             Column("mean", "mean", 2, best=True),
         ]
-        drawn = lines(
-            [counts[split] for split in ordered],
-            {label: [v.get(split, float("nan")) for split in ordered] for label, v in own.items()},
-            xlabel="number of classes",
-            ylabel=f"{name}, %",
-        )
-        body = html_table(rows, columns, classes=classes) + f"<figure>{drawn}</figure>"
-        made.append(Section(f"{name} by number of classes", body))
+        body = html_table(rows, columns, classes=classes)
+        if len(ordered) > 2:
+            places = [counts[split] for split in ordered]
+            series = {
+                label: [v.get(split, float("nan")) for split in ordered] for label, v in own.items()
+            }
+            drawn = lines(places, series, xlabel="number of classes", ylabel=f"{name}, %")
+            body += f"<figure>{drawn}</figure>"
+        made.append(Section(f"{name} by number of classes", body, apart))
     return made
+
+
+def _apart(rows: Sequence[Mapping[str, object]]) -> str:
+    """Say which printed averages do not reproduce."""
+    means = {str(row["label"]): row.get("mean") for row in rows}
+    found = []
+    for label, own in means.items():
+        printed = means.get(f"{label}, published")
+        if (
+            isinstance(own, float)
+            and isinstance(printed, float)
+            and abs(own - printed) > _REPRODUCED
+        ):
+            found.append(f"{label} ({own:.2f} here, {printed:.2f} printed)")
+    if not found:
+        return ""
+    return f"Averages that differ from the printed ones by more than {_REPRODUCED:g} points: " + (
+        f"{', '.join(found)}."
+    )
 
 
 def _printed(view: ProblemView, metric: str) -> Iterator[tuple[str, dict[str, float]]]:

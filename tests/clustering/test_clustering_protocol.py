@@ -106,7 +106,8 @@ def test_report_shows_classes_sweep_and_who_saw_labels(run: Any) -> None:
     for title in ("ACC by number of classes", "NMI by number of classes", "NMI against lam"):
         assert title in page
     assert "as the papers do, so reach rather than a fair choice: GraphSC." in page
-    assert "At settings chosen elsewhere: GraphSC, carried (on tuning)." in page
+    assert "At settings chosen in another problem or row: GraphSC, carried (tuning)." in page
+    assert "differ from the printed ones by more than 5 points" in page
     assert "At settings fixed beforehand: GraphSCAN." in page
     assert "88.07" in page and "96.39" in page  # the printed average and the row of two classes
     assert "3 chosen trials stopped" not in page and "6 chosen trials stopped" in page
