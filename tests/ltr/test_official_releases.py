@@ -168,5 +168,5 @@ def test_raw_values_are_refused_as_normalised_ones(
     folder = tmp_path / "OHSUMED"
     (folder / "QueryLevelNorm").rename(folder / "aside")
     (folder / "Feature-min").rename(folder / "QueryLevelNorm")
-    with pytest.raises(InputError, match="largest feature value: 239 found"):
+    with pytest.raises(InputError, match=r"largest feature value: .* at most 1 declared"):
         run_suite(reduced(load_suite("letor-ohsumed")), home=tmp_path / "home", track=False)
