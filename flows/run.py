@@ -127,7 +127,7 @@ def _with_prefect(command: RunCommand, home: Home, display: ProgressDisplay) -> 
                     run_id = _run_flow(command, home, display)
                 finally:
                     with suppress(Exception):
-                        _drain()
+                        drain()
         return load_run(home, run_id)
     finally:
         server.end()
@@ -167,7 +167,7 @@ def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:
         listener.reset(token)
 
 
-def _drain() -> None:
+def drain() -> None:
     """Send what Prefect still holds while its server is there to take it."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker

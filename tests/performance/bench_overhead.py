@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from flows import service_state, services
-from flows.run import configure_prefect
+from flows.run import configure_prefect, drain
 from pipeline_lib.environment import cpu_count, set_blas_threads, silence_convergence_warnings
 from pipeline_lib.execution import thread_executor
 from pipeline_lib.home import Home
@@ -46,6 +46,8 @@ def run(suite: str = SUITE) -> list[dict[str, Any]]:
         try:
             return _rows(suite, homes)
         finally:
+            # What Prefect still holds goes to the server while it is there.
+            drain()
             services.down(homes["services"])
 
 
