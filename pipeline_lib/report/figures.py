@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 import matplotlib.ticker
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -50,6 +51,14 @@ def to_svg(drawn: Figure) -> str:
     return text[text.index("<svg") :]
 
 
+def _logarithmic(axis: Axis) -> None:
+    """Make an axis logarithmic, its powers of ten written as plain numbers."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    # Powers as formulas take most of the time of a report.
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+
+
 def lines(
     x: Sequence[float],
     series: Mapping[str, Sequence[float]],
@@ -87,9 +96,9 @@ def lines(
                 )
         axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
         if log_x:
-            axes.set_xscale("log")
+            _logarithmic(axes.xaxis)
         if log_y:
-            axes.set_yscale("log")
+            _logarithmic(axes.yaxis)
         if len(x) <= _LABELLED and all(float(value).is_integer() for value in x):
             axes.set_xticks(x, [f"{value:,.0f}" for value in x])
             axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
@@ -155,9 +164,9 @@ def panels(
             if k + columns >= len(shown):
                 axes.set_xlabel(xlabel)
             if log_x:
-                axes.set_xscale("log")
+                _logarithmic(axes.xaxis)
             if panel.log_y:
-                axes.set_yscale("log")
+                _logarithmic(axes.yaxis)
         drawn.legend(
             [handles[label] for label in labels], labels, loc="outside lower center", ncols=3
         )
@@ -184,7 +193,7 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, log: bo
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.12)
         if log:
-            axes.set_xscale("log")
+            _logarithmic(axes.xaxis)
         return to_svg(drawn)
 
 
