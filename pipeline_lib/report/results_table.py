@@ -68,7 +68,7 @@ def results_section(
     ]
     if any(row["std"] is not None for row in rows):
         columns.append(Column("std", "std over draws", digits))
-    chosen = "chosen by validation" if view.problem.selection else "parameters"
+    chosen = "chosen settings" if view.problem.selection else "parameters"
     columns += [Column(*time, 2), *extra]
     settings = [{"label": row["label"], "chosen": row["chosen"]} for row in rows if row["chosen"]]
     classes = {}
