@@ -36,7 +36,7 @@ def _stage(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
         persist_result=False,
         retries=0,
         log_prints=False,
-        tags=["affinity", name],
+        # No tags: for each of them Prefect asks the server for a concurrency slot, twice a task run.
     )
 
 
