@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, get_run_logger, runtime
+from prefect.futures import PrefectFuture
 from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,26 +58,24 @@ class PrefectExecutor:
     """Carries stages out as Prefect task runs of the current flow."""
 
     def __init__(self) -> None:
-        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[Any, PrefectFuture[Any]]] = queue.SimpleQueue()
 
     def submit(self, key: Any, stage: str, name: str, call: Callable[..., Any], *args: Any) -> None:
         """Submit the stage's task; ``call`` is what that task wraps."""
         future = BY_STAGE[stage].submit(name, *args)
-
-        def done(finished: Any) -> None:
-            try:
-                self._outcomes.put(Outcome(key, value=finished.result()))
-            except BaseException as error:
-                self._outcomes.put(Outcome(key, error=error))
-
-        future.add_done_callback(done)
+        future.add_done_callback(lambda finished: self._finished.put((key, finished)))
 
     def next(self, timeout: float) -> Outcome | None:
         """Return one outcome, or None when none arrives in time."""
         try:
-            return self._outcomes.get(timeout=timeout)
+            key, finished = self._finished.get(timeout=timeout)
         except queue.Empty:
             return None
+        # Asked for here and not in the callback, which would keep a worker waiting for Prefect's loop.
+        try:
+            return Outcome(key, value=finished.result())
+        except Exception as error:
+            return Outcome(key, error=error)
 
 
 def task_runner(engine: str, workers: int, address: str | None = None) -> Any:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,6 @@ def _with_prefect(command: RunCommand, home: Home, display: ProgressDisplay) -> 
             configure_prefect(home)
             # Importing takes seconds, which the server needs for itself as well.
             import mlflow  # noqa: F401
-            from prefect.settings import PREFECT_API_URL, temporary_settings
 
             import flows.benchmark  # noqa: F401
 
@@ -122,7 +121,7 @@ def _with_prefect(command: RunCommand, home: Home, display: ProgressDisplay) -> 
             display.line(f"Prefect  {api.removesuffix('/api')}")
             # Worker processes read the environment, this one has read it already.
             os.environ["PREFECT_API_URL"] = api
-            with temporary_settings({PREFECT_API_URL: api}):
+            with prefect_settings(api, managed=server.given is None):
                 try:
                     run_id = _run_flow(command, home, display)
                 finally:
@@ -143,6 +142,24 @@ def configure_prefect(home: Home) -> None:
     os.environ.setdefault("DO_NOT_TRACK", "1")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+
+
+def prefect_settings(api: str, *, managed: bool) -> AbstractContextManager[Any]:
+    """Settings of flows of this process; `managed` says that the server is one of ours.
+
+    Heartbeats are for whoever declares silent runs dead, which nobody does on our own server, and
+    ending their thread takes up to a second.
+    """
+    from prefect.settings import (
+        PREFECT_API_URL,
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
+
+    settings: dict[Any, Any] = {PREFECT_API_URL: api}
+    if managed:
+        settings[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
+    return temporary_settings(settings)
 
 
 def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:

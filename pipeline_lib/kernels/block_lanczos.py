@@ -22,7 +22,7 @@ Symmetric: TypeAlias = NDArray[np.float64] | NDArray[np.float32]
 
 _SMALL = 500  # below this order the full decomposition is as fast
 _SHARE = 10  # above n / _SHARE pairs too
-_LARGEST_BLOCK = 64
+_LARGEST_BLOCK = 32
 _VANISHED = 1e-6
 _CHECK_STEPS = 8
 _CHECK_WIDTH = 16

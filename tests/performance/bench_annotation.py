@@ -86,8 +86,8 @@ def plain_rkml(
 ) -> np.ndarray:
     """The method in double precision on the whole rectangle, in a few lines of numpy.
 
-    ``by="gram"`` decomposes K_b' K_b in full; ``by="svd"`` takes the singular values of K_b itself, which
-    gives the same and takes several times longer.
+    ``by="svd"`` takes the singular values of K_b, as the definition reads; ``by="gram"`` knows that a full
+    decomposition of K_b' K_b gives the same in a fraction of the time.
     """
 
     def rbf(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -113,10 +113,8 @@ def _vote(query: np.ndarray, train: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return np.einsum("qk,qkm->qm", weights, Y[nearest].astype(np.float64))
 
 
-def against_plain(
-    n: int = 20_000, d: int = 1_000, n_samples: int = 5_000, by: str = "gram"
-) -> list[dict[str, Any]]:
-    """Fit and annotate 10 % of the images; both sides use the same landmarks."""
+def against_plain(n: int = 20_000, d: int = 1_000, n_samples: int = 5_000) -> list[dict[str, Any]]:
+    """Fit and annotate 10 % of the images; all sides use the same landmarks."""
     X, Y = generated_images(n, d, 291)
     cut = n - n // 10
     train, tags, test, truth = X[:cut], Y[:cut], X[cut:], Y[cut:]
@@ -131,13 +129,14 @@ def against_plain(
         scores[precision] = model.fit(train, tags).predict(test)
         landmarks.append(model.landmarks_)
 
-    def plain() -> None:
-        scores["plain"] = plain_rkml(train, tags, test, landmarks[0], gamma, m, by=by)
+    def plain(by: str) -> None:
+        scores[by] = plain_rkml(train, tags, test, landmarks[0], gamma, m, by=by)
 
     calls: dict[str, Callable[[], None]] = {
         "single": lambda: ours("single"),
         "double": lambda: ours("double"),
-        "plain": plain,
+        "gram": lambda: plain("gram"),
+        "svd": lambda: plain("svd"),
     }
     seconds, processor = {}, {}
     for name, call in calls.items():
@@ -150,11 +149,12 @@ def against_plain(
         {
             "what": f"RKML {n:,} x {d:,}, n_s {n_samples:,}, {precision}, vs numpy by {by}",
             "ours_s": seconds[precision],
-            "peer_s": seconds["plain"],
-            "ratio": seconds["plain"] / seconds[precision],
-            "processor ratio": processor["plain"] / processor[precision],
-            "note": f"AP@5 {ap[precision]:.2f} vs {ap['plain']:.2f} (to be equal to .2)",
+            "peer_s": seconds[by],
+            "ratio": seconds[by] / seconds[precision],
+            "processor ratio": processor[by] / processor[precision],
+            "note": f"AP@5 {ap[precision]:.2f} vs {ap[by]:.2f} (to be equal to .2)",
         }
+        for by in ("svd", "gram")
         for precision in ("single", "double")
     ]
 
@@ -259,7 +259,5 @@ def run() -> list[dict[str, Any]]:
 if __name__ == "__main__":
     if sys.argv[1:] == ["large"]:
         print(json.dumps(large()))
-    elif sys.argv[1:] == ["svd"]:
-        print_table("image annotation, singular values", against_plain(by="svd"))
     else:
         print_table("image annotation", run())
