@@ -75,7 +75,7 @@ def generated_images(n: int, d: int = 1024, seed: int = 0) -> Array:
 
 
 def against_reference(X: Array) -> list[dict[str, Any]]:
-    """15 outer iterations from the same dictionary; the reference's atoms may exceed norm 1 slightly."""
+    """15 outer iterations of the reference against as many of ours as reach its objective."""
     folder = os.environ.get("AFFINITY_REFERENCE")
     if not folder:
         return [
@@ -91,16 +91,25 @@ def against_reference(X: Array) -> list[dict[str, Any]]:
         ("GraphSC", GraphSC, 0.05, 1.0),
         ("GraphSCAN", GraphSCAN, 0.01, 10.0),
     ):
-        model = estimator(
-            n_atoms=ATOMS, beta=beta, lam=lam, tol=0.0, max_iter=OUTER, random_state=0
-        )
-        first, _ = timed(lambda model=model: model.fit(X))
         peer_s, (_, _, _, history) = timed(
             lambda name=name, beta=beta, lam=lam: reference.fit(
                 X.T.copy(), ATOMS, name.lower(), 5, beta, lam, iters=OUTER
             )
         )
-        second, _ = timed(lambda model=model: model.fit(X))
+
+        def ours(
+            max_iter: int, estimator: Any = estimator, beta: float = beta, lam: float = lam
+        ) -> Any:
+            return estimator(
+                n_atoms=ATOMS, beta=beta, lam=lam, tol=0.0, max_iter=max_iter, random_state=0
+            ).fit(X)
+
+        # The reference ends with a step of the dictionary, ours with one of the codes: a later
+        # iteration may be needed for as low an objective, and then counts.
+        path = np.array(ours(2 * OUTER).history_["objective"])
+        enough = max(OUTER, int(np.flatnonzero(path <= history[-1])[0]) + 1)
+        first, _ = timed(lambda ours=ours, enough=enough: ours(enough))
+        second, model = timed(lambda ours=ours, enough=enough: ours(enough))
         ours_s = (first + second) / 2
         rows.append(
             {
@@ -108,7 +117,8 @@ def against_reference(X: Array) -> list[dict[str, Any]]:
                 "ours_s": ours_s,
                 "peer_s": peer_s,
                 "ratio": peer_s / ours_s,
-                "note": f"objective {model.objective_:.2f} against {history[-1]:.2f}",
+                "note": f"objective {model.objective_:.2f} after {enough} iterations "
+                f"against {history[-1]:.2f}",
             }
         )
     return rows
