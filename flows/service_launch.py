@@ -13,8 +13,8 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,12 @@ def start_mlflow(home: Home, current: Service | None, report: Callable[[str], No
             return current
         stop(home, current)
     report("starting the MLflow page")
-    port = _free_port(_last_port(home) or _MLFLOW_PORT)
-    url = f"http://127.0.0.1:{port}"
     artifacts = home.mlflow_artifacts.as_uri()
     store = ["--backend-store-uri", local_uri(home), "--artifacts-destination", artifacts]
-    listen = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     # The first opening of a database makes its tables, which races with a run that begins.
-    with home.lock("mlflow"):
+    with reserved_port(_last_port(home) or _MLFLOW_PORT) as port, home.lock("mlflow"):
+        url = f"http://127.0.0.1:{port}"
+        listen = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
         service = _launch(
             Service("mlflow", url, log=str(home.root / "logs" / "mlflow.log")),
             ["mlflow", "server", *store, *listen],
@@ -243,14 +242,28 @@ def _ask(url: str, body: Mapping[str, Any]) -> Any:
         return None
 
 
-def _free_port(preferred: int) -> int:
-    """A loopback port that nobody listens on: the preferred one if it is free."""
-    for port in (preferred, 0):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+@contextmanager
+def reserved_port(preferred: int) -> Iterator[int]:
+    """A loopback port that nobody listens on, the preferred one if possible, for a service to start on.
+
+    The service takes it only once it is up. Until the block ends the UDP port of the same number is
+    held, so that another home that starts in the same second chooses another.
+    """
+    for wanted in (preferred, 0):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held,
+        ):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                return int(probe.getsockname()[1])
+            try:
+                probe.bind(("127.0.0.1", wanted))
+                port = int(probe.getsockname()[1])
+                held.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            probe.close()
+            yield port
+            return
     raise ServiceError("no loopback port can be bound")
 
 
