@@ -10,7 +10,7 @@ import os
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,12 +24,14 @@ from pipeline_lib.execution import Executor, Outcome, thread_executor
 from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.progress import Counts, Progress, Silent
 from pipeline_lib.results import RunRecord
-from pipeline_lib.selection import Choice, choose
-from pipeline_lib.specs import Parameters, PathSpec
+from pipeline_lib.run_state import PathState, RowState
+from pipeline_lib.run_tracking import RunTracking
+from pipeline_lib.selection import choose
+from pipeline_lib.specs import Parameters
 from pipeline_lib.store_care import using_store
-from pipeline_lib.suites import MethodEntry, PlannedPath, Suite
-from pipeline_lib.summary import EvaluatedPath, RowOutcome, summarise
-from pipeline_lib.tracking import LoggedTrial, Tracker
+from pipeline_lib.suites import MethodEntry, Suite
+from pipeline_lib.summary import summarise
+from pipeline_lib.tracking import Tracker
 
 
 def run_suite(
@@ -88,51 +90,6 @@ def run_suite(
         )
 
 
-@dataclass
-class _Path:
-    """A path on its way through the stages."""
-
-    planned: PlannedPath
-    ingested: stages.Refs = field(default_factory=dict)
-    features: list[ArtifactRef] = field(default_factory=list)
-    fitted: ArtifactRef | None = None
-    error: str | None = None
-    mlflow: list[LoggedTrial] = field(default_factory=list)
-
-    @property
-    def spec(self) -> PathSpec:
-        return self.planned.spec
-
-    @property
-    def title(self) -> str:
-        """Name for people: row, split, feature parameters."""
-        named = [self.planned.label, self.spec.split]
-        if self.spec.repetition:
-            named.append(f"#{self.spec.repetition}")
-        named += [f"{key}={tracked.short(value)}" for key, value in self.spec.features.items()]
-        return " ".join(named)
-
-
-@dataclass
-class _Row:
-    """A row of a problem's table: its paths, and what is still to come of it."""
-
-    problem: int
-    entry: MethodEntry
-    paths: list[_Path]
-    waiting: int = 0
-    choices: list[Choice] = field(default_factory=list)
-    evaluations: dict[int, ArtifactRef] = field(default_factory=dict)
-    error: str | None = None
-
-    def evaluated(self, position: int) -> tuple[int, ArtifactRef] | None:
-        """The chosen setting of a path with its evaluation, if it was chosen and evaluated."""
-        for choice in self.choices:
-            if choice.path == position and position in self.evaluations:
-                return choice.setting, self.evaluations[position]
-        return None
-
-
 class Run:
     """One run of a suite.
 
@@ -167,15 +124,15 @@ class Run:
         self.allow_mismatch = allow_mismatch
         self.progress: Progress = progress or Silent()
         self.store = ArtifactStore(home.store)
-        self.tracker = Tracker(home) if track else None
         self.tags = dict(tags or {})
-        self.rows: dict[tuple[int, str], _Row] = {}
+        self.rows: dict[tuple[int, str], RowState] = {}
         self.ingested: dict[tuple[str, str], ArtifactRef] = {}
         self.counts = Counts()
         self.computed: set[tuple[str, str]] = set()
         self.reused: set[tuple[str, str]] = set()
         self.record = RunRecord(_new_id(suite.name), home.runs, suite, "running")
         self.record.folder = home.runs / self.record.id
+        self.tracking = RunTracking(self.record, self.store, Tracker(home) if track else None)
 
     def execute(self) -> RunRecord:
         """Run everything; the record returned is saved, its MLflow run ended, whatever happens.
@@ -252,13 +209,12 @@ class Run:
             self.record.manifest["data"][f"{dataset}/{part}"] = manifest.data_entry(
                 self.store, self.ingested[dataset, part]
             )
-        if self.tracker is not None:
-            self.tracker.log_data(self.record.manifest["data"])
+        self.tracking.data()
 
     def _work_through(self, phase: Sequence[tuple[int, MethodEntry]]) -> None:
         """Fit, choose and evaluate the rows of one phase."""
         pending = 0
-        waiting_features: dict[str, list[tuple[_Row, int]]] = {}
+        waiting_features: dict[str, list[tuple[RowState, int]]] = {}
         for index, entry in phase:
             row = self._plan_row(index, entry)
             for position, path in enumerate(row.paths):
@@ -287,9 +243,9 @@ class Run:
             else:
                 self._after_evaluate(outcome)
 
-    def _plan_row(self, index: int, entry: MethodEntry) -> _Row:
+    def _plan_row(self, index: int, entry: MethodEntry) -> RowState:
         problem = self.suite.problems[index]
-        row = _Row(index, entry, [])
+        row = RowState(index, entry, [])
         self.rows[index, entry.row] = row
         reason = registry.method(entry.name, problem.kind).skip({"dataset": problem.dataset})
         if reason is not None:
@@ -312,11 +268,11 @@ class Run:
         for one in planned:
             parts = registry.kind(problem.kind).parts(one.spec)
             refs = {role: self.ingested[one.spec.dataset, part] for role, part in parts.items()}
-            row.paths.append(_Path(one, refs))
+            row.paths.append(PathState(one, refs))
         row.waiting = len(row.paths)
         return row
 
-    def _after_features(self, outcome: Outcome, users: list[tuple[_Row, int]]) -> int:
+    def _after_features(self, outcome: Outcome, users: list[tuple[RowState, int]]) -> int:
         submitted = 0
         for row, position in users:
             path = row.paths[position]
@@ -351,10 +307,10 @@ class Run:
             if error is not None:
                 self._notice_failure(f"{path.title} {_pairs(path.spec.settings[setting])}: {error}")
         self._count(len(trials), cached=path.fitted.cached, failed=failed)
-        self._log_trials(row, path, path.fitted)
+        self.tracking.trials(row, path)
         return self._path_done(row)
 
-    def _fail_path(self, row: _Row, path: _Path, error: BaseException) -> int:
+    def _fail_path(self, row: RowState, path: PathState, error: BaseException) -> int:
         if not isinstance(error, Exception):
             raise error
         path.error = _sentence(error)
@@ -362,7 +318,7 @@ class Run:
         self._count(len(path.spec.settings), failed=len(path.spec.settings))
         return self._path_done(row)
 
-    def _path_done(self, row: _Row) -> int:
+    def _path_done(self, row: RowState) -> int:
         """Choose and submit the evaluations once the last path of a row has come in."""
         row.waiting -= 1
         if row.waiting:
@@ -408,7 +364,7 @@ class Run:
             return
         row.evaluations[position] = self._seen(outcome.value)
         self._count(1, cached=outcome.value.cached)
-        self._log_evaluation(row, position)
+        self.tracking.evaluation(row, position)
 
     # -- bookkeeping ----------------------------------------------------------------------------
 
@@ -472,119 +428,39 @@ class Run:
             "environments": [],
             "home": str(self.home.root),
         }
-        if self.tracker is not None:
-            environment = self.record.manifest["environment"]
-            self.record.manifest["mlflow"] = {
-                "uri": self.tracker.uri,
-                "run": self.tracker.start(
-                    self.suite.name,
-                    self.record.id,
-                    {"seed": self.suite.seed, "workers": self.workers},
-                    {
-                        "affinity.suite": self.suite.name,
-                        "affinity.run": self.record.id,
-                        "affinity.stage": "run",
-                        "affinity.code": str(environment["code"]["version"]),
-                        "mlflow.source.name": f"affinity run {self.suite.name}",
-                        "mlflow.source.git.commit": str(environment["code"]["commit"] or ""),
-                        **self.tags,
-                    },
-                    tracked.suite_note(self.suite),
-                ),
-                "experiment": self.tracker.experiment,
-            }
+        self.tracking.begin(self.tags)
         self.record.save_manifest()
 
     def _end(self, status: str) -> None:
         """Save what there is, and leave no MLflow run marked as running."""
         self.record.status = status
         try:
-            summarise(self.record, [self._outcome(row) for row in self.rows.values()], self.store)
+            summarise(self.record, [row.outcome() for row in self.rows.values()], self.store)
             self.record.manifest["ended"] = _now()
             self.record.manifest["computed"] = len(self.computed)
             self.record.manifest["reused"] = len(self.reused)
             self._describe()
             self.record.save_tables()
             self.record.save_manifest()
-            if self.tracker is not None:
-                self.tracker.log_metrics(
-                    tracked.headline_metrics(self.record),
-                    {"mlflow.note.content": tracked.run_note(self.record)},
-                )
+            self.tracking.results()
         finally:
-            if self.tracker is not None:
-                ended = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-                self.tracker.finish(ended[status])
-                if self.tracker.error is not None:
-                    self.progress.notice(self.tracker.error)
+            if sentence := self.tracking.end():
+                self.progress.notice(sentence)
 
     def _describe(self) -> None:
         """Write into the manifest what was computed, by which code, and what it came out as."""
         rows = sorted(self.rows.values(), key=lambda row: row.problem)
         body = self.record.manifest
         body["paths"] = [
-            manifest.path_entry(
-                self.suite.problems[row.problem].title,
-                row.entry.row,
-                position,
-                path.spec,
-                path.ingested,
-                path.features,
-                path.fitted,
-                row.evaluated(position),
-            )
+            entry
             for row in rows
-            for position, path in enumerate(row.paths)
+            for entry in row.manifest_entries(self.suite.problems[row.problem].title)
         ]
         body["environment"]["code"]["modules"] = manifest.module_digests(
             path.spec for row in rows for path in row.paths
         )
         refs = [ArtifactRef(*name) for name in self.computed | self.reused]
         body["artifacts"], body["environments"] = manifest.artifact_entries(self.store, refs)
-
-    def _outcome(self, row: _Row) -> RowOutcome:
-        evaluated = []
-        for choice in row.choices:
-            if choice.path in row.evaluations:
-                evaluated.append(
-                    EvaluatedPath(choice.path, choice.setting, row.evaluations[choice.path])
-                )
-        return RowOutcome(
-            problem=row.problem,
-            entry=row.entry,
-            specs=[path.spec for path in row.paths],
-            features=[path.features for path in row.paths],
-            fits=[path.fitted for path in row.paths],
-            errors=[path.error for path in row.paths],
-            evaluated=evaluated,
-        )
-
-    def _log_trials(self, row: _Row, path: _Path, fitted: ArtifactRef) -> None:
-        if self.tracker is None:
-            return
-        problem = self.suite.problems[row.problem].title
-        logs = tracked.trial_logs(
-            self.suite,
-            self.record.id,
-            problem,
-            row.entry,
-            path.spec,
-            self.store,
-            path.ingested,
-            fitted,
-        )
-        path.mlflow = [self.tracker.log_trial(log) for log in logs]
-
-    def _log_evaluation(self, row: _Row, position: int) -> None:
-        evaluated = row.evaluated(position)
-        if self.tracker is None or evaluated is None:
-            return
-        setting, ref = evaluated
-        self.tracker.log_metrics(
-            tracked.evaluation_metrics(self.store.open(ref)),
-            {"affinity.selected": "true", "affinity.stage": "evaluate"},
-            trial=row.paths[position].mlflow[setting],
-        )
 
 
 def _new_id(suite: str) -> str:
