@@ -16,7 +16,7 @@ _BAR = 28
 
 
 class ProgressDisplay:
-    """Shows where a run stands: trials done, running, failed, time left.
+    """Shows where a run stands: trials done, reused, failed, time left.
 
     On a terminal one line is redrawn; elsewhere a plain line is written at each change of stage and
     every ten seconds. Everything goes to standard error: standard output is for results.
@@ -95,8 +95,6 @@ class ProgressDisplay:
         share = counts.done / counts.total
         bar = "█" * round(share * _BAR) + "░" * (_BAR - round(share * _BAR))
         parts = [f"{self.current}  {bar}  {counts.done}/{counts.total} trials"]
-        if counts.running:
-            parts.append(f"{counts.running} running")
         if counts.cached:
             parts.append(f"{counts.cached} reused")
         parts.append(f"{counts.failed} failed")

@@ -46,10 +46,10 @@ def cpu_count() -> int:
 
 
 def set_blas_threads(threads: int) -> None:
-    """Set the threads of BLAS and OpenMP once for the whole process.
+    """Set the threads of BLAS, for the whole process, and of OpenMP, for the calling thread.
 
-    Limits are process-wide, and results differ in the last bits between thread counts, so the count is
-    set before the first computation and recorded with every result.
+    OpenMP keeps its limit per thread, so every thread that computes calls this before its first
+    computation. Results differ in the last bits between thread counts: the count is recorded with them.
     """
     # Limits reach only libraries that are loaded.
     import scipy.linalg

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pipeline_lib.environment import set_blas_threads
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -60,8 +62,13 @@ class ThreadExecutor:
 
 @contextmanager
 def thread_executor(workers: int) -> Iterator[ThreadExecutor]:
-    """Open a thread pool; calls not yet started are dropped when the block is left by an exception."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="affinity")
+    """Open a thread pool; calls not yet started are dropped when the block is left by an exception.
+
+    BLAS and OpenMP get one thread in each: parallel are the calls.
+    """
+    pool = ThreadPoolExecutor(
+        workers, thread_name_prefix="affinity", initializer=set_blas_threads, initargs=(1,)
+    )
     try:
         yield ThreadExecutor(pool)
     except BaseException:

@@ -14,7 +14,6 @@ class Counts:
     done: int = 0
     cached: int = 0
     failed: int = 0
-    running: int = 0
 
 
 class Progress(Protocol):

@@ -7,8 +7,8 @@ files, and a failure that is not transient would only be repeated.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,15 @@ from pipeline_lib.artifacts import ArtifactRef
 from pipeline_lib.environment import set_blas_threads, silence_convergence_warnings
 from pipeline_lib.specs import PathSpec
 
+_prepared = threading.local()
 
-@cache
-def _prepare_process() -> None:
-    """Set up a worker process once: one BLAS thread, convergence recorded instead of warned about."""
-    set_blas_threads(1)
-    silence_convergence_warnings()
+
+def _prepare() -> None:
+    """Set up a worker thread once: one thread of BLAS and OpenMP, convergence recorded, not warned of."""
+    if not getattr(_prepared, "done", False):
+        set_blas_threads(1)
+        silence_convergence_warnings()
+        _prepared.done = True
 
 
 def _stage(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
@@ -51,7 +54,7 @@ def ingest(
 @_stage("features")
 def features(title: str, store: Path, spec: PathSpec, ingested: stages.Refs) -> list[ArtifactRef]:
     """Make the artifacts of a path's features stage."""
-    _prepare_process()
+    _prepare()
     return stages.run_features(store, spec, ingested)
 
 
@@ -64,7 +67,7 @@ def fit(
     feature_refs: list[ArtifactRef],
 ) -> ArtifactRef:
     """Fit a path's method over its settings."""
-    _prepare_process()
+    _prepare()
     return stages.run_fit(store, spec, ingested, feature_refs)
 
 
@@ -79,7 +82,7 @@ def evaluate(
     fitted: ArtifactRef,
 ) -> ArtifactRef:
     """Evaluate one chosen trial on the test side."""
-    _prepare_process()
+    _prepare()
     return stages.run_evaluate(store, spec, index, ingested, feature_refs, fitted)
 
 
