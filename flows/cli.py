@@ -10,6 +10,7 @@ import json
 import sys
 import tomllib
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -334,19 +335,19 @@ def list_datasets(as_json: JsonOption = False) -> None:
     """List the datasets of the catalogue."""
     from pipeline_lib.datasets import catalogue
 
-    rows = []
-    for name in catalogue.names():
-        spec = catalogue.dataset_spec(name)
-        rows.append(
-            {
-                "name": name,
-                "kind": spec.kind,
-                "title": spec.title,
-                "licence": spec.licence,
-                "parts": spec.part_names(),
-            }
-        )
+    specs, errors = catalogue.read_all()
+    rows: list[dict[str, Any]] = [
+        {
+            "name": spec.name,
+            "kind": spec.kind,
+            "title": spec.title,
+            "licence": spec.licence,
+            "parts": spec.part_names(),
+        }
+        for spec in specs
+    ]
     _print_rows(rows, ("name", "kind", "title"), as_json)
+    _note_errors(errors)
 
 
 @data_app.command("status")
@@ -366,6 +367,7 @@ def data_status(
     from flows.own_data import status_by_dataset
 
     _print_rows(status_by_dataset(rows), ("name", "state", "parts here", "path"), as_json)
+    _note_errors(catalogue.read_all()[1])
 
 
 @data_app.command("add")
@@ -536,6 +538,12 @@ def _print_rows(rows: list[dict[str, Any]], shown: tuple[str, ...], as_json: boo
     # A table in a file or a pipe is not cut to the width of a terminal that is not there.
     width = None if sys.stdout.isatty() else 160
     Console(soft_wrap=width is not None, width=width).print(table)
+
+
+def _note_errors(errors: Iterable[InputError]) -> None:
+    """Say beside a table what is missing in it."""
+    for error in errors:
+        typer.echo(f"affinity: left out: {error}", err=True)
 
 
 def _cell(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline_lib.datasets.archives import unpack
 from pipeline_lib.datasets.canonical import CanonicalWriter, read_canonical, sync_folder
-from pipeline_lib.datasets.catalogue import DatasetSpec, Part, dataset_spec, names
+from pipeline_lib.datasets.catalogue import DatasetSpec, Part, dataset_spec, read_all
 from pipeline_lib.datasets.container import Dataset
 from pipeline_lib.datasets.layout import RawTable, Summary
 from pipeline_lib.datasets.rawfiles import (
@@ -158,15 +158,15 @@ def status() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``part``, ``state`` (``found``, ``partial``, ``missing``, or ``built in`` for data
-        that need no files), ``path`` (folder), ``bytes``, ``missing`` (names).
+        that need no files), ``path`` (folder), ``bytes``, ``missing`` (names). A declaration that is
+        not valid is left out.
     """
     rows = []
     roots = data_roots()
-    for name in names():
-        spec = dataset_spec(name)
+    for spec in read_all()[0]:
         for part_name in spec.part_names():
             part = spec.part(part_name)
-            row = {"name": name, "part": part_name, "path": "", "bytes": 0, "missing": []}
+            row = {"name": spec.name, "part": part_name, "path": "", "bytes": 0, "missing": []}
             if not part.files:
                 rows.append(row | {"state": "built in"})
                 continue

@@ -321,6 +321,20 @@ def names() -> list[str]:
     return sorted(_declarations())
 
 
+def read_all() -> tuple[list[DatasetSpec], list[InputError]]:
+    """Every declaration that is valid, by name, and what is wrong with the others.
+
+    One file that a user has damaged must not hide the rest.
+    """
+    specs, errors = [], []
+    for name in names():
+        try:
+            specs.append(dataset_spec(name))
+        except InputError as error:
+            errors.append(error)
+    return specs, errors
+
+
 def forget_declarations() -> None:
     """Read declarations anew: one was written."""
     _read_declaration.cache_clear()

@@ -278,3 +278,18 @@ def test_status_is_one_row_a_dataset(folder):
     assert len(lines) == 1 + len(catalogue.names())
     parts = affinity("data", "status", "mslr").output
     assert "fold1/train" in parts and "Fold1/train.txt" in parts
+
+
+@pytest.mark.parametrize("command", [("list", "datasets"), ("data", "status")])
+def test_a_damaged_declaration_hides_only_itself(command, folder):
+    make_wine(folder)
+    add, _ = recipes()[0]
+    assert affinity(*add).exit_code == 0
+    (declaration,) = (folder / "root").rglob("*.toml")
+    before = affinity(*command).stdout
+    declaration.with_stem("broken").write_text("version = [", encoding="utf-8")
+    result = affinity(*command)
+    assert result.exit_code == 0
+    assert result.stdout == before
+    assert "left out" in result.stderr and "broken.toml" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
