@@ -62,7 +62,12 @@ def compare_command(command: CompareCommand) -> None:
     with tempfile.TemporaryDirectory(prefix="affinity-") as folder:
         runs = [resolve(home, reference, Path(folder)) for reference in command.references]
         if command.trec is not None:
-            for path in _exported(runs, home, command.trec):
+            try:
+                written = _exported(runs, home, command.trec)
+            except OSError as error:
+                what = f"cannot be written ({error.strerror})"
+                raise InputError(what, path=command.trec, expected="a folder") from None
+            for path in written:
                 typer.echo(path, err=command.out is None)
         text = (
             _published(command, [run.record for run in runs])
@@ -72,7 +77,10 @@ def compare_command(command: CompareCommand) -> None:
     if command.out is None:
         typer.echo(text.rstrip("\n"))
         return
-    write_text_atomically(command.out.absolute(), text)
+    try:
+        write_text_atomically(command.out.absolute(), text)
+    except OSError as error:
+        raise InputError(f"cannot be written ({error.strerror})", path=command.out) from None
     typer.echo(command.out)
 
 

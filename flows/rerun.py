@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,7 +79,8 @@ def freeze_command(
     """Freeze a run and print where it is."""
     record = load_run(resolve_home(home), reference)
     target = out or Path(f"{record.id}.frozen.zip")
-    done = frozen.freeze(record, target.absolute(), small=int(small_megabytes * (1 << 20)))
+    largest = min(small_megabytes * (1 << 20), float(sys.maxsize))  # inf takes everything along
+    done = frozen.freeze(record, target.absolute(), small=int(largest))
     if as_json:
         body = {"file": str(done.path), "bytes": done.bytes, "artifacts": done.artifacts}
         typer.echo(json.dumps({**body, "left_out": list(done.left_out)}, indent=2))

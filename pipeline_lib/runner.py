@@ -29,6 +29,7 @@ from pipeline_lib.run_tracking import RunTracking
 from pipeline_lib.selection import choose
 from pipeline_lib.specs import Parameters
 from pipeline_lib.store_care import using_store
+from pipeline_lib.suggest import unknown_name
 from pipeline_lib.suites import MethodEntry, Suite
 from pipeline_lib.summary import summarise
 from pipeline_lib.tracking import Tracker
@@ -362,9 +363,18 @@ class Run:
             self._notice_failure(f"{path.title}: {row.error}", outcome.error)
             self._count(1, failed=1)
             return
+        self._check_headline(row, outcome.value)
         row.evaluations[position] = self._seen(outcome.value)
         self._count(1, cached=outcome.value.cached)
         self.tracking.evaluation(row, position)
+
+    def _check_headline(self, row: RowState, evaluated: ArtifactRef) -> None:
+        """Refuse a headline that is no metric: which there are, only the first evaluation tells."""
+        problem = self.suite.problems[row.problem]
+        means = self.store.open(evaluated).records["means"]
+        names = {name for metrics in means.values() for name in metrics}
+        if problem.headline not in names:
+            raise unknown_name(f"headline of {problem.title}", problem.headline, sorted(names))
 
     # -- bookkeeping ----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ papers' tables and ``quickstart``; any path to a TOML file of the same form work
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,13 @@ class Selection(StrictModel):
 
     metric: str
     scope: Literal["all", "split"] = "all"
+
+
+def _finite(value: Any) -> bool:
+    """Whether a parameter holds no NaN or infinity, which neither JSON nor a method can take."""
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 class MethodEntry(StrictModel):
@@ -71,6 +79,9 @@ class MethodEntry(StrictModel):
         for name, values in self.grid.items():
             if not values:
                 raise ValueError(f"the grid of {name} is empty")
+        for name, value in {**self.params, **self.grid}.items():
+            if not _finite(value):
+                raise ValueError(f"the parameter {name} is not a finite number")
         if self.winners_of and self.grid:
             raise ValueError("winners_of and grid exclude each other")
         return self

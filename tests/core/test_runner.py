@@ -222,6 +222,14 @@ def test_a_failed_trial_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None
     assert "1 trial failed" in render(record)
 
 
+def test_a_headline_that_is_no_metric_is_refused_and_the_run_is_closed(tmp_path: Path) -> None:
+    suite = parse_suite(SMALL.replace('headline = "map"', 'headline = "mapp"'))
+    with pytest.raises(InputError, match='did you mean "map"'):
+        execute(suite, resolve_home(tmp_path))
+    (manifest,) = tmp_path.glob("runs/*/manifest.json")
+    assert json.loads(manifest.read_text())["status"] == "failed"
+
+
 def test_a_flipped_byte_is_found_named_and_mended(tmp_path: Path) -> None:
     home = resolve_home(tmp_path)
     first, _ = execute(parse_suite(SMALL), home)

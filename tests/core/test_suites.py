@@ -119,6 +119,7 @@ def test_data_and_method_seeds_depend_on_what_they_are_for() -> None:
         ("grid = { C = [0.1, 1.0] }", "grid = { c = [0.1] }", 'did you mean "C"'),
         ("grid = { C = [0.1, 1.0] }", 'grid = { C = ["x"] }', "C = 'x' cannot be used"),
         ("grid = { C = [0.1, 1.0] }", "grid = { C = [] }", "the grid of C is empty"),
+        ("grid = { C = [0.1, 1.0] }", "grid = { C = [nan] }", "C is not a finite number"),
         ('winners_of = "N20"', 'winners_of = "N200"', 'did you mean "N20"'),
         ('label = "N40"', 'label = "N20"', "two rows"),
         ('[problems.selection]\nmetric = "map"', "", "has a grid but problem"),
