@@ -26,7 +26,7 @@ from pipeline_lib.artifacts import write_text_atomically
 from pipeline_lib.errors import AffinityError, InputError
 from pipeline_lib.home import Home
 from pipeline_lib.locking import exclusively
-from pipeline_lib.tracking import local_uri
+from pipeline_lib.tracking import local_uri, prepare_store
 
 POOL = "affinity"
 """Work pool of the deployments in prefect.yaml."""
@@ -108,8 +108,9 @@ def start_mlflow(home: Home, current: Service | None, report: Callable[[str], No
     report("starting the MLflow page")
     artifacts = home.mlflow_artifacts.as_uri()
     store = ["--backend-store-uri", local_uri(home), "--artifacts-destination", artifacts]
-    # The first opening of a database makes its tables, which races with a run that begins.
+    # Whoever comes first makes the database, this or a run that begins.
     with reserved_port(_last_port(home) or _MLFLOW_PORT) as port, home.lock("mlflow"):
+        prepare_store(home)
         url = f"http://127.0.0.1:{port}"
         listen = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
         service = _launch(

@@ -29,6 +29,7 @@ import math
 import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class Tracker:
             _silence_loggers()
 
             if self.local:
-                _log_ahead(self.home)
+                prepare_store(self.home)
             self._client = MlflowClient(tracking_uri=self.uri)
         return self._client
 
@@ -156,7 +157,9 @@ class Tracker:
         except Exception as error:
             raise InputError(
                 f"the MLflow tracking store {self.uri} cannot be used ({_first_line(error)})",
-                remedy="check MLFLOW_TRACKING_URI, or unset it to use the local store",
+                remedy=f"move {self.home.mlflow_database} away, results are kept without it"
+                if self.local
+                else "check MLFLOW_TRACKING_URI, or unset it to use the local store",
             ) from error
         self.run = run.info.run_id
         self._batch(self.run, params, {}, {}, {})
@@ -378,15 +381,31 @@ def local_uri(home: Home) -> str:
     return "sqlite:///" + database_path(home.mlflow_database)
 
 
-def _log_ahead(home: Home) -> None:
-    """Let the local database write ahead into a log: a commit costs a third, and survives a kill alike.
+def prepare_store(home: Home) -> None:
+    """Make the database of the local store unless it is there, whole or not at all.
 
-    The setting belongs to the file and holds for the MLflow page as well.
+    MLflow makes its tables by seconds of migrations, and one that was interrupted among them can be
+    neither used nor resumed. So they are made in a file beside, which takes the name once complete. It
+    writes ahead into a log: a commit costs a third, and survives a kill alike. The caller holds the
+    home's lock ``mlflow``.
     """
+    if home.mlflow_database.exists():
+        return
+    _silence()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    _silence_loggers()
     home.root.mkdir(parents=True, exist_ok=True)
+    for left in home.root.glob(".mlflow.db.*"):  # of a start that was killed
+        left.unlink()
+    # A name of its own: MLflow keeps its connection to a file by name, also when that is gone.
+    partial = home.mlflow_database.with_name(f".mlflow.db.{uuid.uuid4().hex}")
+    store = SqlAlchemyStore(f"sqlite:///{database_path(partial)}", home.mlflow_artifacts.as_uri())
+    store.engine.dispose()
     # A file system that cannot share memory between processes keeps the rollback journal.
-    with suppress(sqlite3.Error), closing(sqlite3.connect(home.mlflow_database)) as connection:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(partial)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
+    partial.replace(home.mlflow_database)
 
 
 def _silence() -> None:

@@ -21,7 +21,14 @@ from pipeline_lib.report.page import write_report
 from pipeline_lib.results import load_run
 from pipeline_lib.runner import Run
 from pipeline_lib.suites import parse_suite
-from pipeline_lib.tracking import Tracker, TrialLog, attach_report, fetch_run, local_uri
+from pipeline_lib.tracking import (
+    Tracker,
+    TrialLog,
+    attach_report,
+    fetch_run,
+    local_uri,
+    prepare_store,
+)
 
 
 def test_background_keeps_the_order_and_waits() -> None:
@@ -193,6 +200,30 @@ name = "RankSVM"
 label = "linear, plain"
 grid = { C = [0.001, 0.1] }
 """
+
+
+def test_a_store_whose_making_is_interrupted_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.store.db import utils
+
+    home = Home(tmp_path / "interrupted")
+    whole = utils._initialize_tables
+
+    def half(engine: Any) -> None:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE experiments (experiment_id INTEGER)")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(utils, "_initialize_tables", half)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_store(home)
+    assert not home.mlflow_database.exists()
+    monkeypatch.setattr(utils, "_initialize_tables", whole)
+    tracker = begun(home)
+    tracker.finish("FINISHED")
+    assert tracker.error is None
+    assert not list(home.root.glob(".mlflow*"))
 
 
 def test_a_suites_runs_compare_by_themselves(home: Home) -> None:
