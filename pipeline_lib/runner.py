@@ -163,7 +163,7 @@ class Run:
             failures = [path for row in self.rows.values() for path in row.paths if path.error]
             failed_rows = [row for row in self.rows.values() if row.error]
             status = "failed" if failures or failed_rows or self.counts.failed else "finished"
-        except AffinityError:
+        except Exception:
             status = "failed"
             raise
         finally:
@@ -442,17 +442,22 @@ class Run:
         self.record.save_manifest()
 
     def _end(self, status: str) -> None:
-        """Save what there is, and leave no MLflow run marked as running."""
+        """Save what there is, and leave the run marked as running neither here nor in MLflow."""
         self.record.status = status
+        self.record.manifest["ended"] = _now()
+        self.record.manifest["computed"] = len(self.computed)
+        self.record.manifest["reused"] = len(self.reused)
         try:
             summarise(self.record, [row.outcome() for row in self.rows.values()], self.store)
-            self.record.manifest["ended"] = _now()
-            self.record.manifest["computed"] = len(self.computed)
-            self.record.manifest["reused"] = len(self.reused)
             self._describe()
             self.record.save_tables()
             self.record.save_manifest()
             self.tracking.results()
+        except BaseException as error:
+            # Also a second Ctrl-C, or a fault of the summary: the run has ended all the same.
+            self.record.status = "failed" if isinstance(error, Exception) else "interrupted"
+            self.record.save_manifest()
+            raise
         finally:
             if sentence := self.tracking.end():
                 self.progress.notice(sentence)

@@ -230,6 +230,23 @@ def test_a_headline_that_is_no_metric_is_refused_and_the_run_is_closed(tmp_path:
     assert json.loads(manifest.read_text())["status"] == "failed"
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"), [(ZeroDivisionError, "failed"), (KeyboardInterrupt, "interrupted")]
+)
+def test_a_run_whose_summary_breaks_off_does_not_stand_as_running(
+    fault: type[BaseException], status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr("pipeline_lib.runner.summarise", broken)
+    with pytest.raises(fault):
+        execute(parse_suite(SMALL), resolve_home(tmp_path))
+    (path,) = tmp_path.glob("runs/*/manifest.json")
+    manifest = json.loads(path.read_text())
+    assert manifest["status"] == status and manifest["ended"] is not None
+
+
 def test_a_flipped_byte_is_found_named_and_mended(tmp_path: Path) -> None:
     home = resolve_home(tmp_path)
     first, _ = execute(parse_suite(SMALL), home)
