@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,17 @@ from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 from pydantic import BaseModel, ConfigDict, Field
 
 from flows.prefect_artifacts import publish_artifacts
+from flows.progress import current_listener
 from pipeline_lib.environment import cpu_count, set_blas_threads
 from pipeline_lib.errors import InputError
 from pipeline_lib.execution import Outcome
 from pipeline_lib.home import resolve_home
-from pipeline_lib.progress import Progress
 from pipeline_lib.report.page import write_report
 from pipeline_lib.results import RunRecord
 from pipeline_lib.runner import Run
 from pipeline_lib.suites import load_suite, with_overrides
 from pipeline_lib.tracking import attach_report
 from tasks.stages import BY_STAGE
-
-listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
-"""Who listens to the progress of flows started in this process (the command line does)."""
 
 
 class BenchmarkRequest(BaseModel):
@@ -140,7 +136,7 @@ def benchmark(request: BenchmarkRequest) -> str:
         PrefectExecutor(),
         workers=request.workers or cpu_count(),
         allow_mismatch=request.allow_mismatch,
-        progress=listener.get(),
+        progress=current_listener(),
         tags={"affinity.flow_run": str(runtime.flow_run.id)},
     ).execute()
     publish(record)

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pipeline_lib.progress import Counts
+from pipeline_lib.progress import Counts, Progress
 
 _PLAIN_SECONDS = 10.0
 _BAR = 28
+
+
+_listener: ContextVar[Progress | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Progress) -> Iterator[None]:
+    """Let a listener hear the flows that the block starts in this process.
+
+    Flows are given names and numbers only. They ask `current_listener`, a function: what a flow's own
+    module held would be sent along to worker processes, where it cannot go.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def current_listener() -> Progress | None:
+    """Who listens, if anybody."""
+    return _listener.get()
 
 
 class ProgressDisplay:

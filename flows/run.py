@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.progress import ProgressDisplay
+from flows.progress import ProgressDisplay, listening
 from flows.server import PrefectServer
 from flows.terminal import print_results
 from pipeline_lib.environment import cpu_count
@@ -163,7 +163,7 @@ def prefect_settings(api: str, *, managed: bool) -> AbstractContextManager[Any]:
 
 
 def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:
-    from flows.benchmark import BenchmarkRequest, benchmark, listener, task_runner
+    from flows.benchmark import BenchmarkRequest, benchmark, task_runner
 
     request = BenchmarkRequest(
         suite=command.suite
@@ -177,11 +177,8 @@ def _run_flow(command: RunCommand, home: Home, display: ProgressDisplay) -> str:
         allow_mismatch=command.allow_mismatch,
     )
     runner = task_runner(command.engine, command.workers or cpu_count(), command.address)
-    token = listener.set(display)
-    try:
+    with listening(display):
         return benchmark.with_options(task_runner=runner)(request)
-    finally:
-        listener.reset(token)
 
 
 def drain() -> None:

@@ -104,6 +104,17 @@ def test_listings_are_json_for_machines() -> None:
     assert {"mq2008", "digits"} <= {d["name"] for d in datasets}
 
 
+@pytest.mark.parametrize("engine", ["processes", "plain"])
+def test_every_engine_runs_a_suite(engine: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    done = affinity(
+        "run", str(tmp_path / "tiny.toml"), "--home", str(tmp_path), "--engine", engine, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert body["status"] == "finished" and body["computed"] > 0
+
+
 def test_a_run_with_prefect_prints_results_and_places_and_nothing_else(tmp_path: Path) -> None:
     """In a home whose path has spaces, accents, % and #, with a proxy configured, from elsewhere."""
     (tmp_path / "tiny.toml").write_text(SUITE)
