@@ -75,10 +75,12 @@ def freeze(record: RunRecord, target: Path, *, small: int = SMALL) -> Frozen:
     Raises
     ------
     InputError
-        If the run has not ended, or the file cannot be written.
+        If the run has not ended or has no results, or the file cannot be written.
     """
     if record.status == "running":
         raise InputError(f"run {record.id} has not ended")
+    if not len(record.results):
+        raise InputError(f"run {record.id} ({record.status}) has no results to repeat")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     left_out: list[str] = []
     try:
@@ -180,8 +182,11 @@ def _pack_own_data(
         spec = catalogue.dataset_spec(dataset)
         for part in spec.part_names():
             found = find_raw_files(spec.part(part), data_roots())
-            for raw in found.paths() if found is not None else ():
-                name = f"data/files/{raw.relative_to(found.folder)}" if found else ""
+            if found is None:
+                left_out.append(f"{dataset}/{part}, whose files are gone")
+                continue
+            for raw in found.paths():
+                name = f"data/files/{raw.relative_to(found.folder)}"
                 if name in packed:
                     continue
                 packed.add(name)

@@ -260,6 +260,13 @@ def test_a_frozen_run_is_repeated_elsewhere_with_its_own_data(
     assert os.environ["AFFINITY_DATA"] == str(tmp_path / "nowhere")
 
 
+def test_own_data_that_are_gone_are_listed_as_left_out(own_data: Path, tmp_path: Path) -> None:
+    record = execute(OWN, Home(tmp_path / "home"))
+    own_data.unlink()
+    done = freeze(record, tmp_path / "mine.zip")
+    assert done.left_out == ("mine/all, whose files are gone",)
+
+
 def test_what_is_too_large_to_freeze_is_compared_by_checksum(
     record: RunRecord, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +311,9 @@ def test_a_run_without_results_cannot_be_verified(record: RunRecord, home: Home)
     empty = RunRecord(record.id, record.folder, record.suite, "interrupted")
     with pytest.raises(InputError, match="no results to verify"):
         rerun(empty, home)
+    with pytest.raises(InputError, match="no results to repeat"):
+        freeze(empty, home.root / "empty.zip")
+    assert not list(home.root.glob("*empty.zip*"))
 
 
 def test_changed_code_is_named(record: RunRecord, home: Home, tmp_path: Path) -> None:
