@@ -38,7 +38,7 @@ def sections(view: ProblemView) -> list[Section]:
         labels = set(view.results["label"])
         for method in (name for name in _CLAIMS if name in labels):
             made += [
-                Section(f"Verdict on {method}", part.body, _TRIED if method == "RKML" else "")
+                Section(part.title, part.body, _TRIED if method == "RKML" else "")
                 for part in verdict_section(view, method, _CLAIMS[method], percent=True)
             ]
         made += _tagprop(view)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import polars as pl
-
 from pipeline_lib.report.figures import bars
 from pipeline_lib.report.paired import paired_section
 from pipeline_lib.report.results_table import results_section, verdict_section
@@ -81,7 +77,7 @@ def sections(view: ProblemView) -> list[Section]:
         *(
             section
             for method, rivals, claim in claims
-            for section in verdict_section(_among(view, rivals), method, claim, percent=percent)
+            for section in verdict_section(view, method, claim, rivals=rivals, percent=percent)
         ),
         *_simple_company(view),
         *paired_section(view, baseline=_baseline(labels), items="images"),
@@ -93,12 +89,6 @@ def _baseline(labels: set[str]) -> str | None:
     """The thesis's row in the problem."""
     own = (*(claim[0] for claim in _CLAIMS), "TCMR-simplex")
     return next((label for label in own if label in labels), None)
-
-
-def _among(view: ProblemView, rivals: frozenset[str] | None) -> ProblemView:
-    if rivals is None:
-        return view
-    return replace(view, results=view.results.filter(pl.col("method").is_in(rivals)))
 
 
 def _simple_company(view: ProblemView) -> list[Section]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
+
+_MOST_NAMED = 8
 
 
 def results_section(
@@ -92,9 +94,14 @@ def results_section(
 
 
 def verdict_section(
-    view: ProblemView, method: str, claim: str, *, percent: bool = False
+    view: ProblemView,
+    method: str,
+    claim: str,
+    *,
+    rivals: Collection[str] | None = None,
+    percent: bool = False,
 ) -> list[Section]:
-    """Say plainly whether the paper's method is best here, as it claims.
+    """Say plainly whether the paper's method is best here, as it claims, and among which.
 
     Parameters
     ----------
@@ -103,10 +110,14 @@ def verdict_section(
         Label of the paper's row; without it there is no verdict.
     claim : str
         The claim, as a sentence.
+    rivals : collection of str, optional
+        Methods that the claim is about; by default all rows. Those that did not run are named.
     percent : bool
         Show values times 100.
     """
     ordered = view.definition(str(view.results["definition"][0])).sort("value", descending=True)
+    if rivals is not None:
+        ordered = ordered.filter((pl.col("label") == method) | pl.col("method").is_in(list(rivals)))
     labels = ordered["label"].to_list()
     if method not in labels or len(labels) < 2:
         return []
@@ -118,12 +129,17 @@ def verdict_section(
         if row["value"] > own
     ]
     name = view.problem.headline.replace("_", " ")
+    others = [label for label in labels if label != method]
+    company = ", ".join(others) if len(others) <= _MOST_NAMED else f"the {len(others)} others here"
     if better:
         text = f"{claim} Here, by {name}, it is not: above its {factor * own:.{digits}f} stand {', '.join(better)}."
     else:
-        text = f"{claim} Here, by {name}, it is, with {factor * own:.{digits}f}."
+        text = f"{claim} Here, by {name}, it is above {company}, with {factor * own:.{digits}f}."
+    absent = sorted(set(rivals or ()) - {method} - set(ordered["method"]))
+    if absent:
+        text += f" Not in this run: {', '.join(absent)}."
     text += " Whether by more than chance is in the paired tests below."
-    return [Section("Verdict", f"<p>{text}</p>")]
+    return [Section(f"Verdict on {method}", f"<p>{text}</p>")]
 
 
 def parameters(text: object) -> str:
