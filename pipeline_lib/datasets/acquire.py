@@ -198,7 +198,7 @@ def import_files(
         Catalogue name.
     path : Path
         A folder that holds the release (or the folder of the release itself), or a zip or tar
-        archive of one. Whatever parts are in it are imported.
+        archive of one, or a file that the declaration names. Whatever parts are in it are imported.
     raw_root_ : Path, optional
         Where to; `rawfiles.raw_root` by default.
     allow_mismatch : bool, default=False
@@ -229,7 +229,11 @@ def import_files(
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".import-", dir=target) as scratch:
         unpacked = Path(scratch) / path.name.split(".")[0]
-        unpack(path, unpacked)
+        if path.name in {file.name for part in spec.parts for file in part.files}:
+            unpacked.mkdir()
+            (unpacked / path.name).symlink_to(path.resolve())
+        else:
+            unpack(path, unpacked)
         try:
             return _import_folder(spec, unpacked, target, allow_mismatch)
         except InputError as error:

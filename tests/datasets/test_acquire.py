@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 
 from pipeline_lib.datasets import acquire, catalogue, rawfiles
 from pipeline_lib.datasets.canonical import canonical_info, read_canonical
@@ -192,6 +193,18 @@ def test_import_of_an_archive(own, tmp_path, kind):
             file.add(tmp_path / "a" / "Own", "Own")
     assert acquire.import_files("own", archive) == ["own fold1/train: 3 rows (official)"]
     assert sorted(path.name for path in (tmp_path / "raw").iterdir()) == ["letor"]
+
+
+def test_import_of_one_file_by_its_name(tmp_path):
+    named, target = tmp_path / "ORL_32x32.mat", tmp_path / "raw"
+    images = np.random.default_rng(0).integers(0, 256, size=(4, 1024))
+    scipy.io.savemat(named, {"fea": images.astype(np.uint8), "gnd": [[1], [1], [2], [2]]})
+    (line,) = acquire.import_files("orl", named, target, allow_mismatch=True)
+    assert line.startswith("orl all: 4 rows")
+    (taken,) = target.rglob("*.mat")
+    assert taken.read_bytes() == named.read_bytes() and not taken.is_symlink()
+    with pytest.raises(InputError, match="is not an archive"):
+        acquire.import_files("orl", named.rename(tmp_path / "other.mat"), target)
 
 
 def test_a_bad_import_writes_nothing(own, tmp_path):
