@@ -44,9 +44,25 @@ HomeOption = Annotated[
 _debug = False
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from pipeline_lib.environment import code_version
+
+        code = code_version()
+        commit = f" (commit {code['commit'][:10]})" if code["commit"] else ""
+        typer.echo(f"affinity-bench {code['version']}{commit}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
 ) -> None:
     """Take options that every command has."""
     global _debug
@@ -115,7 +131,7 @@ def run(
 @app.command()
 def report(
     reference: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run id, prefix, or latest.")
+        str, typer.Argument(metavar="RUN", help="Run id or its beginning, suite, or latest.")
     ] = "latest",
     home: HomeOption = None,
 ) -> None:
@@ -133,7 +149,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="Run ids, prefixes, latest, suites (their latest run), MLflow ids.",
+            help="Run ids or their beginning, suites (their latest run), latest, MLflow ids.",
         ),
     ],
     metric: Annotated[
@@ -176,7 +192,10 @@ def compare(
 @app.command()
 def rerun(
     reference: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run id, prefix, latest, or a frozen file.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="Run id or its beginning, suite, latest, or a frozen file."
+        ),
     ] = "latest",
     settings: Annotated[
         list[str] | None,
@@ -217,7 +236,7 @@ def rerun(
 @app.command()
 def freeze(
     reference: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run id, prefix, or latest.")
+        str, typer.Argument(metavar="RUN", help="Run id or its beginning, suite, or latest.")
     ] = "latest",
     out: Annotated[
         Path | None, typer.Option(help="The file (default: <run id>.frozen.zip here).")
@@ -314,20 +333,32 @@ def list_methods(
 @list_app.command("suites")
 def list_suites(as_json: JsonOption = False) -> None:
     """List the suites that come with the project."""
-    from pipeline_lib.suites import load_suite, suite_names
+    from pipeline_lib.suites import shipped_suites
 
-    rows = []
-    for name in suite_names():
-        suite = load_suite(name)
-        rows.append(
-            {
-                "name": name,
-                "title": suite.title,
-                "summary": suite.summary,
-                "datasets": sorted({problem.dataset for problem in suite.problems}),
-            }
-        )
+    rows: list[dict[str, Any]] = [
+        {
+            "name": suite.name,
+            "title": suite.title,
+            "summary": suite.summary,
+            "datasets": sorted({problem.dataset for problem in suite.problems}),
+        }
+        for suite in shipped_suites()
+    ]
     _print_rows(rows, ("name", "title"), as_json)
+
+
+@list_app.command("runs")
+def list_runs(
+    suite: Annotated[str | None, typer.Argument(help="Keep the runs of one suite.")] = None,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """List the runs of the home folder, the latest last."""
+    from pipeline_lib.home import resolve_home
+    from pipeline_lib.results import known_runs
+
+    rows = [run._asdict() for run in known_runs(resolve_home(home)) if suite in (None, run.suite)]
+    _print_rows(rows, ("run", "suite", "status", "started", "seconds"), as_json)
 
 
 @list_app.command("datasets")
@@ -408,7 +439,11 @@ def data_add(
         typer.Option(help="HEIGHTxWIDTH: to resample pictures to, or of a .mat or .h5 row."),
     ] = None,
     descriptor: Annotated[
-        str, typer.Option(help="Features of tagged pictures.")
+        str,
+        typer.Option(
+            help="Of tagged pictures: colour-histogram, colour-moments, lbp, edge-directions, hog or "
+            "sift-words."
+        ),
     ] = "colour-histogram",
     folds: Annotated[int, typer.Option(min=3, help="Folds of a ranking given as one path.")] = 5,
     replace: Annotated[
@@ -517,9 +552,12 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         if not equals or not name.strip():
             raise InputError(f'--set "{pair}" cannot be read', expected="NAME=VALUE")
         try:
-            settings[name.strip()] = tomllib.loads(f"value = {text}")["value"]
+            read = tomllib.loads(f"value = {text}")
         except tomllib.TOMLDecodeError:
-            settings[name.strip()] = text
+            read = {"value": text}
+        if len(read) > 1:
+            raise InputError(f"--set {pair!r} holds several lines", remedy="repeat --set for each")
+        settings[name.strip()] = read["value"]
     return settings
 
 

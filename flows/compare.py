@@ -23,7 +23,7 @@ from pipeline_lib.report import against_published, comparison
 from pipeline_lib.report.comparison_page import comparison_page, published_page
 from pipeline_lib.report.run_comparison import Compared, ProblemComparison, compare_runs
 from pipeline_lib.report.trec_export import export_trec
-from pipeline_lib.results import RunRecord, data_notes, load_run, runs_of_suite
+from pipeline_lib.results import RunRecord, data_notes, load_run
 from pipeline_lib.suggest import unknown_name
 from pipeline_lib.tracking import fetch_run
 
@@ -99,9 +99,6 @@ def resolve(home: Home, reference: str, folder: Path) -> Compared:
     InputError
         If nothing, or more than one run, answers to it.
     """
-    of_suite = runs_of_suite(home, reference)
-    if of_suite:
-        return Compared(load_run(home, of_suite[-1]))
     if _MLFLOW_ID.fullmatch(reference):
         run, row = fetch_run(home, reference, folder)
         place = home if (home.runs / run / "manifest.json").is_file() else Home(folder)

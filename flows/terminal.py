@@ -55,7 +55,7 @@ def _table(title: str, part: pl.DataFrame) -> Table:
     table.add_column("method")
     for name in metrics:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
+    table.add_column(f"{headline}, 95 %", justify="right", no_wrap=True)
     table.add_column("fit s", justify="right")
     for row in part.iter_rows(named=True):
         interval = "" if row["low"] is None else f"{row['low']:.4f}–{row['high']:.4f}"

@@ -58,6 +58,10 @@ class ProblemKind(ABC):
             ) from None
 
     @abstractmethod
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Names of the validation metrics that a setting can be chosen by, under completed options."""
+
+    @abstractmethod
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` when the dataset or a split does not exist or is of another kind."""
 

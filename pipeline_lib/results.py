@@ -19,12 +19,12 @@ Layout of ``<home>/runs/<run id>/``:
 
 from __future__ import annotations
 
-import glob
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -166,45 +166,68 @@ class RunRecord:
 
 
 def load_run(home: Home, reference: str) -> RunRecord:
-    """Read a run by id, unique prefix of an id, or ``latest``.
+    """Read a run by id, by the beginning of one, by its suite, or as ``latest``; see `find_run`.
+
+    Raises
+    ------
+    InputError
+        If no run, or more than one, answers to the reference, or its manifest is damaged.
+    """
+    folder = find_run(home, reference)
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        suite = Suite.model_validate(manifest["suite"])
+        status = str(manifest["status"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError("the manifest of the run cannot be read", path=path) from None
+    record = RunRecord(id=folder.name, folder=folder, suite=suite, status=status, manifest=manifest)
+    for name in ("results", "trials", "history"):
+        path = folder / f"{name}.parquet"
+        if path.is_file():
+            setattr(record, name, _read_parquet(path))
+    for name in ("per_item", "pictures"):
+        for path in sorted((folder / name).glob("*.parquet")):
+            getattr(record, name)[path.stem] = _read_parquet(path)
+    return record
+
+
+def _read_parquet(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        raise InputError("a table of the run is damaged", path=path) from None
+
+
+def find_run(home: Home, reference: str) -> Path:
+    """Folder of a run.
+
+    Parameters
+    ----------
+    home : Home
+    reference : str
+        ``latest`` (the last that left results, else the last), an id, a suite (its latest run that
+        ended), or the beginning of one id only.
 
     Raises
     ------
     InputError
         If no run, or more than one, answers to the reference.
     """
-    folder = find_run(home, reference)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    record = RunRecord(
-        id=folder.name,
-        folder=folder,
-        suite=Suite.model_validate(manifest["suite"]),
-        status=manifest["status"],
-        manifest=manifest,
-    )
-    for name in ("results", "trials", "history"):
-        path = folder / f"{name}.parquet"
-        if path.is_file():
-            setattr(record, name, pl.read_parquet(path))
-    for name in ("per_item", "pictures"):
-        for path in sorted((folder / name).glob("*.parquet")):
-            getattr(record, name)[path.stem] = pl.read_parquet(path)
-    return record
-
-
-def find_run(home: Home, reference: str) -> Path:
-    """Folder of a run; see `load_run`."""
     folders = {path.parent.name: path.parent for path in home.runs.glob("*/manifest.json")}
     if not folders:
         raise InputError(
             "there are no runs yet", path=home.runs, remedy="start one with `affinity run`"
         )
+    if not reference:
+        raise InputError("an empty name of a run", expected="an id, a suite, or latest")
     if reference == "latest":
-        return max(
-            folders.values(), key=lambda folder: (folder / "manifest.json").stat().st_mtime_ns
-        )
+        return max(folders.values(), key=_age)
     if reference in folders:
         return folders[reference]
+    ended = [run.run for run in known_runs(home) if run.suite == reference and run.ended]
+    if ended:
+        return folders[ended[-1]]
     matches = [folder for name, folder in sorted(folders.items()) if name.startswith(reference)]
     if len(matches) == 1:
         return matches[0]
@@ -217,17 +240,42 @@ def find_run(home: Home, reference: str) -> Path:
     raise unknown_name("run", reference, folders)
 
 
-def runs_of_suite(home: Home, suite: str) -> list[str]:
-    """Ids of the ended runs of a suite, the latest last."""
+def _age(folder: Path) -> tuple[bool, int]:
+    written = (folder / "manifest.json").stat().st_mtime_ns
+    return (folder / "results.parquet").is_file(), written
+
+
+class KnownRun(NamedTuple):
+    """What a list of runs says of one."""
+
+    run: str
+    suite: str
+    status: str
+    started: str
+    seconds: float | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to its end, though trials may have failed."""
+        return self.status in ("finished", "failed")
+
+
+def known_runs(home: Home) -> list[KnownRun]:
+    """The runs of a home folder by the time they started, the latest last; damaged ones are left out."""
     found = []
-    for path in home.runs.glob(f"{glob.escape(suite)}-*/manifest.json"):
+    for path in home.runs.glob("*/manifest.json"):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            if manifest["suite"]["name"] == suite and manifest["status"] in ("finished", "failed"):
-                found.append((str(manifest["started"]), path.parent.name))
+            started, ended = str(manifest["started"]), manifest.get("ended")
+            seconds = None
+            if ended is not None:
+                took = datetime.fromisoformat(ended) - datetime.fromisoformat(started)
+                seconds = took.total_seconds()
+            suite, status = str(manifest["suite"]["name"]), str(manifest["status"])
+            found.append(KnownRun(path.parent.name, suite, status, started, seconds))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return [run for _, run in sorted(found)]
+    return sorted(found, key=lambda run: (run.started, run.run))
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame) -> None:

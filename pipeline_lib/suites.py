@@ -170,23 +170,36 @@ def load_suite(name_or_path: str | Path) -> Suite:
     else:
         if given not in suite_names():
             raise unknown_name("suite", given, suite_names())
-        path = Path(str(resources.files("flows") / "suites" / f"{given}.toml"))
-        text = path.read_text(encoding="utf-8")
+        path, text = _shipped(given)
     return parse_suite(text, path=path)
+
+
+def shipped_suites() -> list[Suite]:
+    """The suites that come with the project, not held against the registry (which loads every method)."""
+    return [_read(text, path) for path, text in map(_shipped, suite_names())]
+
+
+def _shipped(name: str) -> tuple[Path, str]:
+    path = Path(str(resources.files("flows") / "suites" / f"{name}.toml"))
+    return path, path.read_text(encoding="utf-8")
 
 
 def parse_suite(text: str, *, path: str | Path | None = None) -> Suite:
     """Read a suite from TOML text; see `load_suite`."""
+    suite = _read(text, path)
+    _check(suite, path)
+    return suite
+
+
+def _read(text: str, path: str | Path | None) -> Suite:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not valid TOML: {error}", path=path) from None
     try:
-        suite = Suite.model_validate(values)
+        return Suite.model_validate(values)
     except ValidationError as error:
         raise _suite_error(error, path) from None
-    _check(suite, path)
-    return suite
 
 
 def with_overrides(
@@ -517,8 +530,12 @@ def _check(suite: Suite, path: str | Path | None) -> None:
         )
     for i, problem in enumerate(suite.problems):
         protocol = registry.kind(problem.kind)
-        protocol.check_options(problem.options, path=path)
+        options = protocol.check_options(problem.options, path=path)
         protocol.check_data(problem.dataset, problem.splits, path=path)
+        if problem.selection is not None:
+            metric, known = problem.selection.metric, protocol.selection_metrics(options)
+            if metric not in known:
+                raise unknown_name(f"selection metric of {problem.title}", metric, known, path=path)
         rows = [entry.row for entry in problem.methods]
         if len(set(rows)) != len(rows):
             raise InputError(

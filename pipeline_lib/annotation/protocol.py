@@ -85,6 +85,11 @@ class Annotation(ProblemKind):
                 raise ValueError('the measure "population" and sizes need each other')
             return self
 
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Metrics of held-out training images."""
+        tags = np.ones((1, max(options["cutoffs"])))
+        return list(annotation_metrics(tags, tags, options["cutoffs"]).means)
+
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split has features and tags."""
         declared = dataset_spec(dataset)

@@ -77,6 +77,10 @@ class Clustering(ProblemKind):
         unit_norm: Literal["none", "before", "after", "both"] = "both"
         restarts: int = Field(default=50, ge=1)
 
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Scores of the groups against the classes."""
+        return ["acc", "nmi", "ari"]
+
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split is a part with labels or a number of classes."""
         declared = dataset_spec(dataset)

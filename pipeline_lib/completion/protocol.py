@@ -107,6 +107,13 @@ class Completion(ProblemKind):
                 raise ValueError("recovery has no noise beside that of the draws")
             return self
 
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Metrics of held-out tags; of recovery, the likelihood of held-out draws."""
+        if options["task"] == "recovery":
+            return list(held_out_likelihood([[1.0]], [[1]]).means)
+        tags = np.ones((1, max(options["cutoffs"])))
+        return list(completion_metrics(tags, 0 * tags, tags, options["cutoffs"]).means)
+
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split is a part with tags."""
         declared = dataset_spec(dataset)

@@ -176,6 +176,9 @@ def finite_matrix(values: NDArray[Any], path: PathLike, name: str) -> NDArray[An
             path=path,
             expected="a matrix of numbers",
         )
+    if not values.size:
+        what = "rows" if not len(values) else "columns"
+        raise InputError(f"{name} has no {what}", path=path, expected="at least one row and column")
     values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]

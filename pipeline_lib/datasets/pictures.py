@@ -144,9 +144,11 @@ def read_picture(path: PathLike) -> NDArray[Any]:
     except InputError:
         raise
     except Exception as error:
-        # pillow's decoders raise many kinds for a damaged picture.
+        # pillow's decoders raise many kinds for a damaged picture; of one it does not know, it names
+        # the buffer.
+        why = "" if "BytesIO" in str(error) else f" ({error})"
         raise InputError(
-            f"cannot be read as a picture ({type(error).__name__}: {error})",
+            f"cannot be read as a picture{why}",
             path=path,
             expected="PGM, PNG, JPEG or another format that pillow reads",
         ) from None

@@ -111,6 +111,12 @@ def require_raw_files(part: Part, roots: Iterable[Path]) -> RawFiles:
         return found
     missing = [spec.name for spec in part.files] if found is None else list(found.missing)
     dataset = part.dataset
+    if "/" in part.folders:  # the user's own data, which stay where they are
+        raise DataMissingError(
+            f"{dataset.name} {part.name}: {', '.join(f'/{name}' for name in missing)} is gone",
+            remedy=f"put it back, or say where it is now: affinity data add {dataset.name} PATH "
+            "--replace",
+        )
     # A release in several forms has an address for each: the one that speaks of the file is meant.
     named = [s for s in dataset.sources if PurePosixPath(missing[0]).name in s.files]
     address = next((source.url for source in [*named, *dataset.sources]), dataset.homepage)

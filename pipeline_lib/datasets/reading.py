@@ -318,10 +318,10 @@ def refuse_label_leak(
         Columns whose values differ from their most common one on fewer rows are not compared: two
         rare binary columns can be equal by chance.
     """
-    labels = labels.reshape(len(labels), -1)
     n = len(labels)
     if n <= minimum:
         return
+    labels = labels.reshape(n, -1)
     # Columns that differ on some rows differ: few are left to be compared as a whole.
     some = np.unique(np.linspace(0, n - 1, min(n, 1024)).astype(np.intp))
     seen: dict[bytes, int] = {}

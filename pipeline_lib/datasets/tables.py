@@ -230,6 +230,13 @@ def read_table(
                 line=1 if columns.is_csv else None,
                 expected="one of " + shorten(", ".join(columns.names), 200),
             )
+    twice = [name for name in named if named.count(name) > 1]
+    if twice:
+        raise InputError(
+            f"column {twice[0]!r} is named for two things",
+            path=path,
+            expected="one column each for label, query, name of the row and tags",
+        )
     both = set(named) & set(features)
     if both:
         raise InputError(f"column {min(both)!r} is a feature and something else", path=path)

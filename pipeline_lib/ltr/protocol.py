@@ -54,6 +54,11 @@ class LearningToRank(ProblemKind):
         )
         normalize: Literal["none", "query-minmax"] = "none"
 
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Metrics of the validation part under the first definition."""
+        measured = ranking_metrics([0.0], [0], [0], definition=options["definitions"][0])
+        return list(measured.means)
+
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split has its three parts."""
         declared = dataset_spec(dataset)

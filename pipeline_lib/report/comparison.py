@@ -15,6 +15,7 @@ import polars as pl
 from pipeline_lib.errors import InputError
 from pipeline_lib.metrics.resampling import bootstrap_interval, bootstrap_intervals
 from pipeline_lib.metrics.significance import compare_many, holm, paired_values
+from pipeline_lib.report.sections import p_value_text
 
 
 def comparison_table(
@@ -296,7 +297,7 @@ def difference_cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{row['cohen_d']:+.2f}"
     yield f"{row['rank_biserial']:+.2f}"
     for test in ("p_randomisation", "p_randomisation_holm", "p_wilcoxon", "p_wilcoxon_holm"):
-        yield "<0.0001" if row[test] < 0.0001 else f"{row[test]:.4f}"
+        yield p_value_text(row[test])
 
 
 def _markdown_rows(

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from pipeline_lib.metrics.average_ranks import CriticalDifference
 from pipeline_lib.report.figures import PALETTE, figure
+from pipeline_lib.report.sections import p_value_text
 
 _INK = "#222222"
 _STEP = 0.42
@@ -101,10 +102,6 @@ def _draw_bar(axes: Axes, start: float, end: float, y: float, result: CriticalDi
         axes.plot([x, x], [y - 0.06, y + 0.06], color=_INK, linewidth=1.4)
     label = (
         f"CD {result.critical_difference:.2f} (Nemenyi, alpha {result.alpha:g}, "
-        f"{result.n_items} items); Friedman p {_p_value(result.friedman_p)}"
+        f"{result.n_items} items); Friedman p {p_value_text(result.friedman_p)}"
     )
     axes.text(start, y + 0.12, label, ha="left", va="bottom", color=_INK, fontsize="small")
-
-
-def _p_value(p: float) -> str:
-    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from pipeline_lib.metrics.significance import compare_many
-from pipeline_lib.report.sections import Column, ProblemView, Section, html_table
+from pipeline_lib.report.sections import Column, ProblemView, Section, html_table, p_value_text
 
 _NOTE = (
     "Each method against {baseline} on the same {items}: difference of the means with a 95 % bootstrap "
@@ -94,6 +94,8 @@ def paired_section(
             **row,
             "interval": f"{row['interval_low']:+.4f} … {row['interval_high']:+.4f}",
             "signed": f"{row['effect']:+.4f}",
+            "randomisation": p_value_text(row["p_randomisation_holm"]),
+            "wilcoxon": p_value_text(row["p_wilcoxon_holm"]),
         }
         for row in table.iter_rows(named=True)
     ]
@@ -103,8 +105,8 @@ def paired_section(
         Column("signed", "difference"),
         Column("interval", "95 % interval"),
         Column("cohen_d", "Cohen's d", 2),
-        Column("p_randomisation_holm", "p randomisation", 4),
-        Column("p_wilcoxon_holm", "p Wilcoxon", 4),
+        Column("randomisation", "p randomisation"),
+        Column("wilcoxon", "p Wilcoxon"),
     ]
     different = [r["method"] for r in shown if r["p_randomisation_holm"] < 0.05]
     verdict = (

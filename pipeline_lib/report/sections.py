@@ -51,6 +51,11 @@ class ProblemView:
         return self.results.filter(pl.col("definition") == name)
 
 
+def p_value_text(p: float) -> str:
+    """Write a p-value with four decimals; none is ever exactly 0."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of an HTML table.

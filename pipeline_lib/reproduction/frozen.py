@@ -115,6 +115,12 @@ def thawed(file: Path, folder: Path) -> Iterator[RunRecord]:
         If the file is no frozen run, or of a later version.
     """
     place = folder / "thawed"
+    if not zipfile.is_zipfile(file):
+        raise InputError(
+            "this is not a frozen run, or it is cut off",
+            path=file,
+            expected="a whole file made by affinity freeze",
+        )
     unpack(file, place)
     try:
         card: dict[str, Any] = json.loads((place / _CARD).read_text(encoding="utf-8"))

@@ -78,6 +78,12 @@ class Retrieval(ProblemKind):
         search: Literal["exact", "approximate"] = "exact"
         pictures: list[Annotated[int, Field(ge=0)]] = []
 
+    def selection_metrics(self, options: Parameters) -> list[str]:
+        """Metrics of the validation queries."""
+        cutoffs, count_query = options["cutoffs"], options["count_query"]
+        items = np.zeros(max(cutoffs) + 1)
+        return list(retrieval_metrics([items], items, [0], cutoffs, count_query).means)
+
     def check_data(self, dataset: str, splits: Sequence[str], *, path: Any = None) -> None:
         """Raise `InputError` unless each split is a part with features and class labels."""
         declared = dataset_spec(dataset)

@@ -18,7 +18,7 @@ from pipeline_lib.errors import InputError
 from pipeline_lib.execution import thread_executor
 from pipeline_lib.home import Home, resolve_home
 from pipeline_lib.report.page import render, write_report
-from pipeline_lib.results import RESULT_COLUMNS, TRIAL_COLUMNS, RunRecord, load_run
+from pipeline_lib.results import RESULT_COLUMNS, TRIAL_COLUMNS, RunRecord, known_runs, load_run
 from pipeline_lib.runner import Run, run_suite
 from pipeline_lib.store_care import StoreBusyError, gc
 from pipeline_lib.suites import Suite, parse_suite
@@ -152,6 +152,7 @@ def test_a_run_is_read_back_by_id_prefix_and_latest(
     finished: tuple[Home, RunRecord, Notes],
 ) -> None:
     home, record, _ = finished
+    execute(parse_suite(SMALL), home)
     again = load_run(home, record.id)
     assert again.results.equals(record.results)
     assert again.per_item["search"].equals(record.per_item["search"])
@@ -162,6 +163,46 @@ def test_a_run_is_read_back_by_id_prefix_and_latest(
         load_run(home, "small-")
     with pytest.raises(InputError, match="unknown run"):
         load_run(home, "smal-none")
+    with pytest.raises(InputError, match="an empty name"):
+        load_run(home, "")
+
+
+def test_a_suite_and_latest_stand_for_the_last_run_that_left_results(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    suite = parse_suite(SMALL)
+    for day, (name, status) in enumerate(
+        [("small-c", "finished"), ("small-b", "failed"), ("small-a", "interrupted")], start=1
+    ):
+        record = RunRecord(name, home.runs / name, suite, status)
+        record.manifest = {
+            "suite": suite.model_dump(mode="json"),
+            "started": f"2026-11-0{day}T00:00:00+00:00",
+            "ended": f"2026-11-0{day}T00:01:00+00:00",
+        }
+        if status != "interrupted":
+            record.save_tables()
+        record.folder.mkdir(parents=True, exist_ok=True)
+        record.save_manifest()
+    assert load_run(home, "small").id == load_run(home, "latest").id == "small-b"
+    runs = known_runs(home)
+    assert [run.run for run in runs] == ["small-c", "small-b", "small-a"]
+    assert [run.ended for run in runs] == [True, True, False]
+    assert runs[0].seconds == 60.0
+
+
+def test_a_damaged_run_is_named(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    folder = home.runs / "small-a"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="manifest of the run cannot be read"):
+        load_run(home, "small-a")
+    assert known_runs(home) == []
+    suite = parse_suite(SMALL).model_dump(mode="json")
+    (folder / "manifest.json").write_text(json.dumps({"suite": suite, "status": "finished"}))
+    (folder / "results.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="a table of the run is damaged"):
+        load_run(home, "small-a")
 
 
 def test_nothing_is_collected_while_a_run_uses_the_store(tmp_path: Path) -> None:

@@ -123,6 +123,11 @@ def test_data_and_method_seeds_depend_on_what_they_are_for() -> None:
         ('winners_of = "N20"', 'winners_of = "N200"', 'did you mean "N20"'),
         ('label = "N40"', 'label = "N20"', "two rows"),
         ('[problems.selection]\nmetric = "map"', "", "has a grid but problem"),
+        (
+            '[problems.selection]\nmetric = "map"',
+            '[problems.selection]\nmetric = "mpa"',
+            'unknown selection metric of search "mpa"; did you mean "map"',
+        ),
         ("version = 1", "version = 2", "version"),
         ('name = "small"', 'name = "a b"', "name"),
         ("[[problems]]", "[[problems]", "not valid TOML"),

@@ -98,6 +98,8 @@ def test_a_written_dataset_is_read_again(Y, tmp_path_factory):
         ({"X": X, "y": [1, 2]}, "different numbers of rows: X 3, y 2"),
         ({"X": X, "y": [1, 2, 2.5]}, r"y\[2\] is 2.5"),
         ({"X": X / np.array([1, np.inf]) + [0, np.inf]}, r"X\[0, 1\] is inf"),
+        ({"X": X[:0], "y": X[:0, 0]}, "X has no rows"),
+        ({"X": X[:, :0], "y": [1, 2, 3]}, "X has no columns"),
         ({"X": X[0]}, r"X has shape \(2,\)"),
         ({"X": X, "Y": [[2], [0], [1]]}, "Y has values other than 0 and 1"),
         ({"X": X, "Y": [[1], [0], [1]], "tags": ["a", "b"]}, "2 tag names; expected 1"),

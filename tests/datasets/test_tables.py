@@ -80,6 +80,7 @@ def test_lists_of_tags_in_parquet(tmp_path):
         ("a,i\n1,x\n2,x\n", {"id": "i"}, "repeats a name"),
         ('a,t\n1,"x\ny"\n2,x;;y\n', {"tags": "t"}, r":4:2: an empty tag in 'x;;y'"),
         ("a,l\n1,0\n", {"label": "l", "features": ["a", "l"]}, "'l' is a feature and something"),
+        ("a,l\n1,0\n", {"label": "l", "id": "l"}, "column 'l' is named for two things"),
         ("a,l\n", {"label": "l"}, "no rows below"),
     ],
 )

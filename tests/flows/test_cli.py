@@ -65,6 +65,7 @@ def affinity(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         ),
         (("run", "--address", "tcp://x"), "--address goes with --engine dask"),
         (("run", "--set", "C"), '--set "C" cannot be read; expected NAME=VALUE'),
+        (("run", "--set", "C=1\nD=2"), "holds several lines"),
         (("run", "--set", "gama=1.0"), 'unknown setting "gama"; did you mean "gamma"'),
         (("report", "nothing"), "there are no runs yet"),
         (("data", "describe", "digit"), 'unknown dataset "digit"; did you mean "digits"?'),
@@ -102,6 +103,10 @@ def test_listings_are_json_for_machines() -> None:
     assert {"quickstart", "letor-mq2008"} <= {s["name"] for s in suites}
     datasets = json.loads(affinity("list", "datasets", "--json").stdout)
     assert {"mq2008", "digits"} <= {d["name"] for d in datasets}
+
+
+def test_the_version() -> None:
+    assert affinity("--version").stdout.startswith("affinity-bench ")
 
 
 @pytest.mark.parametrize("engine", ["processes", "plain"])

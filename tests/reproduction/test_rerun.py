@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from flows.cli import app
 from pipeline_lib import environment
 from pipeline_lib.datasets import own
-from pipeline_lib.errors import InputError
+from pipeline_lib.datasets.acquire import locate
+from pipeline_lib.errors import DataMissingError, InputError
 from pipeline_lib.execution import thread_executor
 from pipeline_lib.home import Home
 from pipeline_lib.ltr.ranksvm import RankSVM
@@ -265,6 +266,8 @@ def test_own_data_that_are_gone_are_listed_as_left_out(own_data: Path, tmp_path:
     own_data.unlink()
     done = freeze(record, tmp_path / "mine.zip")
     assert done.left_out == ("mine/all, whose files are gone",)
+    with pytest.raises(DataMissingError, match=r"is gone; .*affinity data add mine PATH --replace"):
+        locate("mine")
 
 
 def test_what_is_too_large_to_freeze_is_compared_by_checksum(
@@ -283,7 +286,10 @@ def test_what_is_too_large_to_freeze_is_compared_by_checksum(
 def test_other_files_are_no_frozen_runs(tmp_path: Path) -> None:
     text = tmp_path / "text.zip"
     text.write_text("no archive")
-    with pytest.raises(InputError), thawed(text, tmp_path):
+    with (
+        pytest.raises(InputError, match="not a frozen run, or it is cut off"),
+        thawed(text, tmp_path),
+    ):
         pass
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("a.txt", "a")
