@@ -89,7 +89,7 @@ def start_worker(
     before = _heartbeat(api, name)
     return _launch(
         Service("worker", server.url, log=str(home.root / "logs" / "worker.log")),
-        ["prefect", "worker", "start", *pool, "--install-policy", "never"],
+        ["flows.worker_process", *pool, "--install-policy", "never"],
         home,
         environment(home, api),
         lambda: _heartbeat(api, name) not in (None, before),

@@ -219,7 +219,7 @@ def _population(view: ProblemView) -> list[Section]:
 def _time(view: ProblemView) -> Section:
     labels = view.results["label"].to_list()
     figures = [
-        bars(labels, [max(float(s), 1e-3) for s in view.results[column]], xlabel=title, log=True)
+        bars(labels, [max(float(s), 1e-3) for s in view.results[column]], xlabel=title)
         for column, title in (
             ("fit_seconds", "seconds to learn"),
             ("predict_seconds", "seconds to annotate the test images"),

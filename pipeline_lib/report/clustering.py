@@ -41,10 +41,7 @@ def sections(view: ProblemView) -> list[Section]:
         made += paired_section(view, baseline=baseline, items="class subsets")
     made += _histories(view)
     drawn = bars(
-        view.results["label"].to_list(),
-        view.results["fit_seconds"].to_list(),
-        xlabel="seconds",
-        log=True,
+        view.results["label"].to_list(), view.results["fit_seconds"].to_list(), xlabel="seconds"
     )
     made.append(Section("Time to represent", f"<figure>{drawn}</figure>"))
     return made

@@ -64,7 +64,6 @@ def sections(view: ProblemView) -> list[Section]:
         view.results["label"].to_list(),
         view.results["predict_seconds"].to_list(),
         xlabel="seconds to complete all images",
-        log=True,
     )
     return [
         results_section(

@@ -181,8 +181,18 @@ def panels(
         return to_svg(drawn)
 
 
-def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, log: bool = False) -> str:
-    """Draw horizontal bars with their values written beside them."""
+_WIDE = 50.0
+"""Ratio of the largest to the smallest bar from which lengths show their logarithm."""
+
+
+def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str) -> str:
+    """Draw horizontal bars with their values written beside them.
+
+    Lengths are proportional to the values, unless these range so widely that the short ones would
+    vanish: then they show logarithms, and the axis says so.
+    """
+    least = min((value for value in values if value > 0), default=1.0)
+    log = max(values, default=0.0) > _WIDE * least
     with matplotlib.rc_context(STYLE):
         drawn = figure(7.0, 0.5 + 0.3 * len(labels))
         axes = drawn.add_subplot()
@@ -197,11 +207,12 @@ def bars(labels: Sequence[str], values: Sequence[float], *, xlabel: str, log: bo
                 va="center",
             )
         axes.set_yticks(positions, labels)
-        axes.set_xlabel(xlabel)
+        axes.set_xlabel(f"{xlabel} (logarithmic)" if log else xlabel)
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.12)
         if log:
             axes.set_xscale("log")
+            axes.set_xlim(left=least / 2)
             _write_plainly(axes.xaxis)
         return to_svg(drawn)
 

@@ -194,9 +194,7 @@ def _one_surface(
 
 def _time(view: ProblemView) -> Section:
     results = view.definition(view.results["definition"][0])
-    drawn = bars(
-        results["label"].to_list(), results["fit_seconds"].to_list(), xlabel="seconds", log=True
-    )
+    drawn = bars(results["label"].to_list(), results["fit_seconds"].to_list(), xlabel="seconds")
     note = (
         "Whole fit of the chosen setting: feature map, mapping the training documents, solver. Within "
         "a path the solver starts from the solution of the setting before."

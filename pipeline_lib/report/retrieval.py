@@ -259,6 +259,5 @@ def _time(view: ProblemView) -> Section:
         view.results["label"].to_list(),
         view.results["predict_seconds"].to_list(),
         xlabel="seconds for all test queries, graph given",
-        log=True,
     )
     return Section("Time to rank", f"<figure>{drawn}</figure>")
