@@ -1,10 +1,10 @@
 """The process of the worker: Prefect's own, so started that its memory stays level.
 
 Run as ``python -m flows.worker_process ARGUMENTS``, the arguments of ``prefect worker start``. Each flow
-run leaves half a megabyte in reference cycles (clients with their TLS contexts). Python frees them in a
-full collection, for which it waits until a quarter of all that lives is new; after importing Prefect
-that takes some forty runs. What is imported before the worker starts is exempted here, so that a
-full collection comes after a few.
+run leaves half a megabyte in reference cycles: clients with their TLS contexts, large but few objects.
+Python counts objects, so that tens of flow runs can pass before the full collection that frees them.
+Here it comes every few runs; what is imported before the worker starts is exempt, so that it takes
+milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def main() -> None:
-    """Import what a worker uses, exempt it from collection, and start the worker."""
+    """Import what a worker uses, have garbage collected often, and start the worker."""
     import prefect.cli.worker
     import prefect.main
     import prefect.workers.process  # noqa: F401
@@ -22,6 +22,8 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()
+    gc.collect()  # Python waits until what is new is a quarter of what the last full collection left
+    gc.set_threshold(700, 2, 1)
     sys.argv = ["prefect", "worker", "start", *sys.argv[1:]]
     app()
 
