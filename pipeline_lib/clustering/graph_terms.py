@@ -58,7 +58,7 @@ class FixedGraph:
 class AdaptiveGraph:
     """The adaptive neighbours of rows and codes together.
 
-        alpha sum_ij (||x_i - x_j||^2 s_ij + gamma s_ij^2) + lam tr(H' L_S H),   rows of S on the simplex
+        alpha sum_ij (||x_i - x_j||^2 s_ij + gamma_i s_ij^2) + lam tr(H' L_S H),   rows of S on the simplex
 
     Parameters
     ----------
@@ -68,39 +68,44 @@ class AdaptiveGraph:
     lam, alpha : float
         Weights of the smoothness of the codes and of the graph's own terms. With ``lam = 0`` the graph
         depends on X alone and stays at its initial value.
+    local_scale : bool, default False
+        Each row has the gamma_i of its initial weights, instead of all their mean.
+
+    Attributes
+    ----------
+    gamma : ndarray of shape (n,)
+        gamma_i.
     """
 
-    def __init__(self, X: Array, n_neighbors: int, lam: float, alpha: float) -> None:
+    def __init__(
+        self, X: Array, n_neighbors: int, lam: float, alpha: float, local_scale: bool = False
+    ) -> None:
         self.X = X
         self.lam = lam
         self.alpha = alpha
-        self.neighbors = AdaptiveNeighbors(X, n_neighbors)
+        self.neighbors = AdaptiveNeighbors(X, n_neighbors, own_scale=local_scale)
+        self.gamma = self.neighbors.gamma * self.neighbors.units
         self.graph = self.neighbors.graph
         self.laplacian = laplacian(self.graph)
 
-    @property
-    def gamma(self) -> float:
-        """Weight of the squares of S."""
-        return float(self.neighbors.gamma)
-
     def energy(self) -> float:
-        """alpha sum_ij (||x_i - x_j||^2 s_ij + gamma s_ij^2)."""
+        """alpha sum_ij (||x_i - x_j||^2 s_ij + gamma_i s_ij^2)."""
         if self.alpha == 0.0:
             return 0.0
         edges = self.graph.tocoo()
         rows, cols = edges.row.astype(np.int64), edges.col.astype(np.int64)
         distances = pair_sq_distances(self.X, self.X, rows, cols)
-        squares = float(np.vdot(edges.data, edges.data))
-        return self.alpha * (float(np.vdot(distances, edges.data)) + self.gamma * squares)
+        return self.alpha * float(np.vdot(distances + self.gamma[rows] * edges.data, edges.data))
 
     def update(self, codes: Array) -> None:
-        """Project every row of -(||x_i - x_j||^2 + (lam/alpha) ||h_i - h_j||^2 / 2) / (2 gamma)."""
+        """Project every row of -(||x_i - x_j||^2 + (lam/alpha) ||h_i - h_j||^2 / 2) / (2 gamma_i)."""
         if self.lam == 0.0:
             return
-        ratio = 0.5 * self.lam / self.alpha
+        # With scales of their own, the distances of a row are measured in its unit.
+        factors = 0.5 * self.lam / self.alpha / self.neighbors.units
 
         def extra(rows: NDArray[np.int64], cols: NDArray[np.int64]) -> Array:
-            return ratio * pair_sq_distances(codes, codes, rows, cols)
+            return factors[rows] * pair_sq_distances(codes, codes, rows, cols)
 
         self.graph = self.neighbors.update(extra)
         self.laplacian = laplacian(self.graph)

@@ -41,6 +41,9 @@ class GraphSCAN(SparseCoder):
         Weight of the smoothness of the codes, at least 0; 0 is plain sparse coding.
     alpha : float, optional
         Weight of the graph's own terms. Default: lam, as in the paper. Positive when lam is.
+    local_scale : bool, default=False
+        Not in the paper: each row i of S has a gamma_i of its own, that of its initial weights, instead of
+        their mean. See the notes.
     tol, max_iter, solver, code_tol, initial_dictionary, random_state
         As in `SparseCoding`.
 
@@ -52,6 +55,7 @@ class GraphSCAN(SparseCoder):
     graph_ : csr_array of shape (n, n)
         S; rows sum to one, exact over all n - 1 possible neighbours.
     gamma_ : float
+        With ``local_scale``, the mean of gamma_i.
     objective_, history_, n_iter_, converged_
         As in `SparseCoding`.
 
@@ -73,6 +77,7 @@ class GraphSCAN(SparseCoder):
         beta: float = 0.01,
         lam: float = 10.0,
         alpha: float | None = None,
+        local_scale: bool = False,
         tol: float = 1e-5,
         max_iter: int = 50,
         solver: Solver = "batch",
@@ -85,6 +90,7 @@ class GraphSCAN(SparseCoder):
         self.beta = beta
         self.lam = lam
         self.alpha = alpha
+        self.local_scale = local_scale
         self.tol = tol
         self.max_iter = max_iter
         self.solver = solver
@@ -108,12 +114,12 @@ class GraphSCAN(SparseCoder):
 
     def _make_graph(self, X: Array) -> GraphTerm:
         alpha = self.lam if self.alpha is None else self.alpha
-        return AdaptiveGraph(X, self.n_neighbors, self.lam, alpha)
+        return AdaptiveGraph(X, self.n_neighbors, self.lam, alpha, self.local_scale)
 
     def _keep(self, X: Array, graph: GraphTerm | None) -> None:
         assert isinstance(graph, AdaptiveGraph)
         self.X_fit_ = X
-        self.gamma_ = graph.gamma
+        self.gamma_ = float(graph.gamma.mean())
 
     def _attach(self, X: Array) -> sp.csr_array:
         k, n = self.n_neighbors, len(self.X_fit_)

@@ -29,6 +29,15 @@ METHODS = (
         stochastic=True,
     ),
     _method(
+        "GraphSCAN-local-scale",
+        "graphscan:GraphSCAN",
+        "GraphSCAN whose graph keeps about k neighbours in dense and in sparse regions.",
+        "this project, after " + _PAPER,
+        defaults={"local_scale": True},
+        test_grid={**_SMALL, "beta": (0.01,), "lam": (1.0,)},
+        stochastic=True,
+    ),
+    _method(
         "GraphSC",
         "graph_sparse_coding:GraphSC",
         "Sparse coding regularised by a fixed neighbour graph.",

@@ -124,6 +124,12 @@ def tagged_pictures(
         # What was kept belongs to an earlier state of the pictures or of the code.
         shutil.rmtree(cast("Path", scratch))
         X, names = describe_pictures(pictures, descriptor, seed=seed, checkpoint=scratch)
+    if len(X) > 1 and not np.ptp(X, axis=0).any():
+        raise InputError(
+            f"the {descriptor} of all {len(X):,} pictures is the same",
+            path=place,
+            remedy="choose another --descriptor, such as hog",
+        )
     findings = {"pictures without a row in the tag table": without} if without else {}
     loaded = tagged(found, X, findings=findings)
     return Loaded(loaded.data, "tags", features=names)

@@ -153,6 +153,8 @@ class AdaptiveNeighbors:
     initial : csr_array of shape (n, n)
         Initial graph.
     gamma : float
+    units : ndarray of shape (n,)
+        What the squared distances from each point are divided by: gamma_i with `own_scale`, else 1.
     graph : csr_array of shape (n, n)
         The latest graph: the initial one until the first `update`.
     """
@@ -187,10 +189,11 @@ class AdaptiveNeighbors:
             self.gamma = 1.0
         self.effective_gamma = effective_gamma(self.gamma, known.sq_distances[:, :n_neighbors])
         self.pool = CandidatePool(points, known, units)
+        self.units = self.pool.units
         self.lists = self.pool.first(n_neighbors)
         if not local:
             # The first k, with the knowledge that others exist.
-            radius = known.sq_distances[:, n_neighbors] / self.pool.units
+            radius = known.sq_distances[:, n_neighbors] / self.units
             self.lists = replace(self.lists, radius=radius)
         self.thresholds: Floats | None = None
 

@@ -17,10 +17,12 @@ from pipeline_lib.clustering import alternation
 from pipeline_lib.clustering.alternation import reseed_unused_atoms
 from pipeline_lib.clustering.code_solver import CodeProblem
 from pipeline_lib.clustering.graph_sparse_coding import GraphSC
+from pipeline_lib.clustering.graph_terms import AdaptiveGraph
 from pipeline_lib.clustering.graphscan import GraphSCAN
 from pipeline_lib.clustering.logsc import LogSC
 from pipeline_lib.clustering.sparse_coding import SparseCoding
 from pipeline_lib.errors import InputError
+from pipeline_lib.graphs.adaptive import initial_graph
 from pipeline_lib.graphs.laplacian import laplacian
 
 Array = NDArray[np.float64]
@@ -50,8 +52,8 @@ def small(cls: Any, **changes: Any) -> Any:
     return cls(**{**settings, **changes})
 
 
-def objective(model: Any, X: Array) -> float:
-    """The objective of each method from its definition, densely."""
+def objective(model: Any, X: Array, gammas: Array | None = None) -> float:
+    """The objective of each method from its definition, densely; `gammas` of the graph's rows."""
     H, D, S = model.codes_, model.dictionary_, model.graph_.toarray()
     value = ((X - H @ D) ** 2).sum() + model.beta * np.abs(H).sum()
     W = (S + S.T) / 2
@@ -61,7 +63,8 @@ def objective(model: Any, X: Array) -> float:
     if isinstance(model, GraphSCAN):
         alpha = lam if model.alpha is None else model.alpha
         distances = ((X[:, None] - X[None]) ** 2).sum(axis=2)
-        value += alpha * ((distances * S).sum() + model.gamma_ * (S**2).sum())
+        gamma = model.gamma_ if gammas is None else gammas[:, None]
+        value += alpha * (distances * S + gamma * S**2).sum()
     return float(value)
 
 
@@ -107,6 +110,8 @@ def test_objective_never_rises_in_200_random_problems() -> None:
             settings["n_neighbors"] = int(rng.integers(1, 5))
         if cls is GraphSC:
             settings["weights"] = str(rng.choice(["binary", "heat"]))
+        if cls is GraphSCAN:
+            settings["local_scale"] = trial % 8 == 7
         model = cls(**settings).fit(X)
         values = np.array(model.history_["objective"])
         slack = 1e-11 * max(1.0, float((X**2).sum()))
@@ -190,6 +195,36 @@ def test_adaptive_graph_is_the_projection_of_the_paper() -> None:
         eta = thresholds[np.flatnonzero(ordered > thresholds)[-1]]
         expected = np.maximum(target - eta, 0)
         np.testing.assert_allclose(faint.graph_.toarray()[i, others], expected, atol=1e-6)
+
+
+def test_on_its_own_scale_the_graph_of_rows_alone_is_the_initial_one() -> None:
+    X = blobs(7)
+    faint = small(GraphSCAN, max_iter=2, lam=1e-9, alpha=1.0, local_scale=True).fit(X)
+    initial, gamma = initial_graph(X, 4)
+    np.testing.assert_allclose(faint.graph_.toarray(), initial.toarray(), atol=1e-6)
+    assert faint.gamma_ == pytest.approx(gamma)
+
+
+def test_rows_of_the_own_scale_graph_minimise_their_objective() -> None:
+    X = blobs(8)
+    model = small(GraphSCAN, max_iter=3, tol=0.0, lam=2.0, alpha=0.5, local_scale=True).fit(X)
+    term = AdaptiveGraph(X, 4, 2.0, 0.5, local_scale=True)
+    term.update(model.codes_)
+    distances = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    between = ((model.codes_[:, None] - model.codes_[None]) ** 2).sum(axis=2)
+    nearest = np.sort(distances, axis=1)[:, 1:6]
+    gammas = 0.5 * (4 * nearest[:, 4] - nearest[:, :4].sum(axis=1))
+    np.testing.assert_allclose(term.gamma, gammas)
+    slope = distances + 0.5 * (2.0 / 0.5) * between + 2 * gammas[:, None] * term.graph.toarray()
+    for i in range(
+        len(X)
+    ):  # optimality: equal slopes where there is weight, none smaller elsewhere
+        others = np.delete(np.arange(len(X)), i)
+        used = term.graph.toarray()[i, others] > 0
+        level = slope[i, others][used]
+        np.testing.assert_allclose(level, level[0], rtol=1e-9)
+        assert (slope[i, others][~used] >= level[0] - 1e-9).all()
+    assert model.objective_ == pytest.approx(objective(model, X, gammas), rel=1e-10)
 
 
 @pytest.mark.parametrize("weights", ["binary", "heat"])

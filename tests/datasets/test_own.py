@@ -196,7 +196,7 @@ def test_descriptors_are_kept_until_the_data_are_taken_in(root, tmp_path, monkey
 
     (tmp_path / "p").mkdir()
     for i in range(4):
-        write_pgm(tmp_path / "p" / f"{i}.pgm", np.full((9, 8), 20 * i))
+        write_pgm(tmp_path / "p" / f"{i}.pgm", np.random.default_rng(i).integers(255, size=(9, 8)))
     (tmp_path / "p" / "tags.csv").write_text("picture,tags\n0,a\n1,b\n2,a\n3,b\n")
     described = []
     real = image_descriptors.DESCRIPTORS["lbp"]
@@ -227,3 +227,13 @@ def test_descriptors_are_kept_until_the_data_are_taken_in(root, tmp_path, monkey
     write_pgm(tmp_path / "p" / "0.pgm", np.full((9, 9), 7))
     run_ingest(store, "kept", "all", False)  # blocks of other pictures are not used
     assert len(described) == 12
+
+
+def test_a_descriptor_that_tells_no_picture_apart_is_refused(root, tmp_path):
+    pytest.importorskip("skimage")
+    (tmp_path / "p").mkdir()
+    for i in range(3):
+        write_pgm(tmp_path / "p" / f"{i}.pgm", np.full((9, 8), 10 + i))
+    (tmp_path / "p" / "tags.csv").write_text("picture,tags\n0,a\n1,b\n2,a\n")
+    with pytest.raises(InputError, match="colour-histogram of all 3 pictures is the same"):
+        declare("flat", tmp_path / "p", tags="tags.csv", root=root)
