@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from flows.processes import identity
+from flows.processes import collect_often, identity
 from pipeline_lib.home import database_path
 
 GRACE_SECONDS = 10.0
@@ -41,7 +41,13 @@ def main() -> None:
     config = uvicorn.Config(
         app, log_level="error", lifespan="on", timeout_graceful_shutdown=2, timeout_keep_alive=30
     )
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            collect_often()
+
+    server = Server(config)
     if not keep:
         watcher = threading.Thread(target=_end_when_unused, args=(server, folder), daemon=True)
         watcher.start()

@@ -1,29 +1,23 @@
-"""The process of the worker: Prefect's own, so started that its memory stays level.
+"""The process of the worker: Prefect's own, with the memory of one that runs for weeks.
 
-Run as ``python -m flows.worker_process ARGUMENTS``, the arguments of ``prefect worker start``. Each flow
-run leaves half a megabyte in reference cycles: clients with their TLS contexts, large but few objects.
-Python counts objects, so that tens of flow runs can pass before the full collection that frees them.
-Here it comes every few runs; what is imported before the worker starts is exempt, so that it takes
-milliseconds.
+Run as ``python -m flows.worker_process ARGUMENTS``, the arguments of ``prefect worker start``.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
+
+from flows.processes import collect_often
 
 
 def main() -> None:
-    """Import what a worker uses, have garbage collected often, and start the worker."""
+    """Import what a worker uses and start it."""
     import prefect.cli.worker
     import prefect.main
     import prefect.workers.process  # noqa: F401
     from prefect.cli import app
 
-    gc.collect()
-    gc.freeze()
-    gc.collect()  # Python waits until what is new is a quarter of what the last full collection left
-    gc.set_threshold(700, 2, 1)
+    collect_often()
     sys.argv = ["prefect", "worker", "start", *sys.argv[1:]]
     app()
 
