@@ -98,8 +98,10 @@ def _configure(folder: Path, host: str, port: int, *, keep: bool) -> None:
         PREFECT_SERVER_LOGGING_LEVEL="ERROR",
         PREFECT_LOGGING_LEVEL="ERROR",
         DO_NOT_TRACK="1",
-        # By default each state of each task run is a transaction of its own, which takes more of the
-        # processor than the states are worth; a second's worth of them at once is as good on the page.
+        # By default each state of each task run is a transaction of its own, and twenty events are one,
+        # which takes more of the processor than they are worth; seconds' worth of them at once are as
+        # good on the page.
+        PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE="500",
         PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE="200",
         PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL="1",
     )
