@@ -105,7 +105,7 @@ def test_markdown_marks_best_and_significant(table):
     assert len(details) == 6
     widths = {line.replace("\\|", "").count("|") for line in details}
     assert widths == {lines[9].count("|")}
-    assert "<0.0001" in details[0]
+    assert "< 0.0001" in details[0]
 
 
 def test_latex_escapes_and_aligns(table):
