@@ -357,7 +357,7 @@ def list_runs(
     from pipeline_lib.home import resolve_home
     from pipeline_lib.results import known_runs
 
-    rows = [run._asdict() for run in known_runs(resolve_home(home)) if suite in (None, run.suite)]
+    rows = [run._asdict() for run in known_runs(resolve_home(home), suite)]
     _print_rows(rows, ("run", "suite", "status", "started", "seconds"), as_json)
 
 

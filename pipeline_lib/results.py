@@ -19,6 +19,7 @@ Layout of ``<home>/runs/<run id>/``:
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -225,7 +226,7 @@ def find_run(home: Home, reference: str) -> Path:
         return max(folders.values(), key=_age)
     if reference in folders:
         return folders[reference]
-    ended = [run.run for run in known_runs(home) if run.suite == reference and run.ended]
+    ended = [run.run for run in known_runs(home, reference) if run.ended]
     if ended:
         return folders[ended[-1]]
     matches = [folder for name, folder in sorted(folders.items()) if name.startswith(reference)]
@@ -260,10 +261,18 @@ class KnownRun(NamedTuple):
         return self.status in ("finished", "failed")
 
 
-def known_runs(home: Home) -> list[KnownRun]:
-    """The runs of a home folder by the time they started, the latest last; damaged ones are left out."""
+def known_runs(home: Home, suite: str | None = None) -> list[KnownRun]:
+    """The runs of a home folder by the time they started, the latest last; damaged ones are left out.
+
+    Parameters
+    ----------
+    home : Home
+    suite : str, optional
+        Only the runs of this suite.
+    """
     found = []
-    for path in home.runs.glob("*/manifest.json"):
+    begins = "" if suite is None else f"{glob.escape(suite)}-"
+    for path in home.runs.glob(f"{begins}*/manifest.json"):
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             started, ended = str(manifest["started"]), manifest.get("ended")
@@ -271,10 +280,11 @@ def known_runs(home: Home) -> list[KnownRun]:
             if ended is not None:
                 took = datetime.fromisoformat(ended) - datetime.fromisoformat(started)
                 seconds = took.total_seconds()
-            suite, status = str(manifest["suite"]["name"]), str(manifest["status"])
-            found.append(KnownRun(path.parent.name, suite, status, started, seconds))
+            of, status = str(manifest["suite"]["name"]), str(manifest["status"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
+        if suite in (None, of):
+            found.append(KnownRun(path.parent.name, of, status, started, seconds))
     return sorted(found, key=lambda run: (run.started, run.run))
 
 

@@ -188,6 +188,7 @@ def test_a_suite_and_latest_stand_for_the_last_run_that_left_results(tmp_path: P
     assert [run.run for run in runs] == ["small-c", "small-b", "small-a"]
     assert [run.ended for run in runs] == [True, True, False]
     assert runs[0].seconds == 60.0
+    assert known_runs(home, "small") == runs and known_runs(home, "smal") == []
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
