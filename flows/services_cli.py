@@ -8,15 +8,11 @@ from typing import Annotated
 
 import typer
 
+from flows.cli_common import HomeOption, JsonOption
+
 services_app = typer.Typer(
     no_args_is_help=True, help="Prefect server, worker and MLflow page on this machine."
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
-HomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="Home folder (default: $AFFINITY_HOME, or .affinity here)."),
-]
 
 
 @services_app.command("up")

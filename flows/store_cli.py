@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-store_app = typer.Typer(no_args_is_help=True, help="Clean and verify the artifact store.")
+from flows.cli_common import HomeOption, JsonOption
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
-HomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="Home folder (default: $AFFINITY_HOME, or .affinity here)."),
-]
+store_app = typer.Typer(no_args_is_help=True, help="Clean and verify the artifact store.")
 
 
 @store_app.command("gc")
